@@ -1,4 +1,4 @@
-"""`simulate`: play a scenario under a seed. The same seed gives the same story, byte for byte."""
+"""`simulate`: play a scenario under a seed. The same seed gives the same trace, byte for byte."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .determinism.seeded_run import determined
 from .world.trace import Trace
 from .world.world import Figures, Scenario, StoreKind, World
 
-_real_time = time.perf_counter  # the guard forbids it to everyone else
+_real_time = time.perf_counter  # taken here, because the guard replaces it during a simulation
 
 
 @attrs.frozen
 class Simulated:
-    """What came of a simulation."""
+    """The result of a simulation in which every rule was satisfied."""
 
     seed: int
     trace: Trace
@@ -30,10 +30,12 @@ class Simulated:
 
 
 class SimulationFailed(Exception):
-    """A rule was broken: `invariant` says which, and the seed brings it back, with those of the scenario's
-    steps that are in `keep` (`None`: all of them).
+    """A simulation broke a rule: `invariant` describes the rule.
 
-    `game` is what was played; `None` if a chooser decided, so that the seed can't replay it.
+    The same seed reproduces the failure, together with `keep`: the numbers of the scenario's steps that were
+    taken (`None`: all of them).
+
+    `game` is what was simulated; `None` if a chooser decided, so that the seed cannot replay it.
     """
 
     def __init__(
@@ -68,15 +70,15 @@ def simulate(
     store: StoreKind = "memory",
     chooser: Chooser | None = None,
 ) -> Simulated:
-    """Play a scenario in a run of trio of its own, and return when it has ended; `SimulationFailed` if a rule
-    was broken.
+    """Play a scenario in a trio run of its own, and return when it has ended.
 
-    `steps` goes before the number that the scenario asks for; of its steps only those in `keep` are taken.
-    A `chooser` decides which task goes on, instead of the seed.
+    Raises `SimulationFailed` if a rule was broken. `steps` overrides the number of steps that the scenario
+    requests; if `keep` is given, only the steps with these numbers are taken. If a `chooser` is given, it
+    decides which task runs next, instead of the seed.
     """
     __tracebackhide__ = hidden
     if actor.observer is not None:
-        raise RuntimeError("a simulation is under way in this process, which can have only one at a time")
+        raise RuntimeError("another simulation is running in this process: run one at a time")
     began = _real_time()
     world = World(seed, scenario, steps, keep, store)
     game = Game(scenario, steps, store) if chooser is None else None
@@ -107,7 +109,7 @@ def simulate(
 
 @attrs.frozen
 class Game:
-    """A scenario, and how it is played whatever the seed; see `simulate`."""
+    """A scenario and the options that are the same for every seed; see `simulate`."""
 
     scenario: Scenario
     steps: int | None = None
@@ -120,8 +122,10 @@ class Game:
 
 
 async def _guarded_run(world: World, guarding: ExitStack) -> None:
-    """Guarded from within: trio itself needs sockets before it begins. A run that is broken off doesn't come
-    back here, so whoever has called it sees to the guard's end."""
+    """Run the world under the guard, which starts here because trio opens sockets before its first task.
+
+    If the run is aborted, this function does not resume; the caller's exit stack then ends the guard.
+    """
     guarding.enter_context(guarded(world.touched, world.clock, world.derived("masks")))
     await world.run()
     guarding.close()

@@ -56,9 +56,9 @@ def test_a_failure_is_found_shrunk_printed_and_can_be_repeated():
     seed = next(line for line in lines if line.startswith("Seed ")).split()[1]
     assert int(seed) >= 50
     assert any(line.startswith("The failure needs ") and line.endswith(" steps. Trace:") for line in lines)
-    assert any("customer asks #1: submit" in line for line in lines)
+    assert any("customer calls #1: submit" in line for line in lines)
     assert any("supervisor -> journal" in line for line in lines)
-    assert any("body of run 1: attempt 1 begins" in line for line in lines)
+    assert any("body of run 1: attempt 1 starts" in line for line in lines)
     assert any("server: dies: killed" in line for line in lines)
     broken, again = lines[-2:]
     assert broken.startswith("Violated: ")
@@ -99,7 +99,7 @@ def test_a_seed_that_never_ends_is_reported(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("greenroom.simulation.search.hunting.cores", lambda: 2)
     result = simulate("--hunt", 1, "--scenario", "tests.simulation.shop:endless")
     assert result.exit_code == 1
-    assert "it has not ended 1 s after the hunt" in result.stderr
+    assert "still running 1 s after the end of the hunt" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_a_seed_that_never_ends_is_reported(monkeypatch: pytest.MonkeyPatch):
         (("--seed", "1", "--keep", "3-7"), "'3-7' is not a list of step numbers"),
         (("--seed", "1", "--steps", "-1"), "-1"),
         (("--seed", "1", "--store", "postgresql"), "postgresql"),
-        (("--seed", "1", "--scenario", "shop"), "write module:function"),
-        (("--seed", "1", "--scenario", "no_such_module:shop"), "there is no module 'no_such_module'"),
+        (("--seed", "1", "--scenario", "shop"), "use module:function"),
+        (("--seed", "1", "--scenario", "no_such_module:shop"), "module 'no_such_module' of scenario"),
     ],
 )
 def test_invalid_arguments_exit_with_2(arguments: tuple[str, ...], why: str):

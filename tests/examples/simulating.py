@@ -1,8 +1,8 @@
-"""Your own jobs in a simulated world, with a rule of your own: every order, every crash, from one seed.
+"""Your own jobs in a simulated world, with an invariant of your own: every order, every crash, from one seed.
 
-Charging a card and remembering that it was charged are two steps, and a process may die between them. Then
-the run continues from its checkpoint, and charges again. A hunt finds a seed that shows it; with a bank
-that accepts each order once, every seed passes.
+Charging a card and saving that it was charged are two steps, and a process can die between them. Then the run
+resumes from its checkpoint, and charges again. A hunt finds a seed that shows this. With a bank that accepts
+each order only once, every seed passes.
 """
 
 from collections import Counter

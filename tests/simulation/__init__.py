@@ -1,1 +1,1 @@
-"""The simulation: that it decides everything, forgets nothing, and finds what is wrong."""
+"""Tests of the simulation: it is deterministic, it checks every rule, and it finds bugs."""

@@ -1,4 +1,4 @@
-"""Hunts with a scenario and says what it has found, as JSON: run with a package that has a bug."""
+"""Hunt with a scenario, and print the result as JSON. Run with a copy of the package that contains a bug."""
 
 import json
 import sys

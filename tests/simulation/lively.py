@@ -1,6 +1,6 @@
-"""A scenario in which a bit of everything happens, and its trace, whatever comes of it.
+"""A scenario with many kinds of commands and faults, and its trace, also if it fails.
 
-As a program it prints a digest of the trace of each seed that it is given, for two kinds of stores.
+As a program it prints, for each seed in its arguments, a digest of the trace for both kinds of stores.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ async def mirror(run: Run, params: dict) -> int:
 async def ask(run: Run, params: dict) -> object:
     if run.attempt == 1:
         raise ValueError("not this time")
-    return await run.interrupt({"go on": True}, timeout=2, release_slot=True)
+    return await run.interrupt({"continue": True}, timeout=2, release_slot=True)
 
 
 TROUBLES = ["crash_before", "crash_within", "crash_after", "lost_request", "lost_reply", "refused"]
@@ -87,7 +87,7 @@ async def lively(world: World) -> None:
 
 
 def trace_of(seed: int, store: str = "memory") -> Trace:
-    """The trace, also if a rule was broken: that, too, must be the same each time."""
+    """The trace, also if a rule was broken: a failure must be the same each time, too."""
     try:
         return simulate(seed, lively, store=store).trace
     except SimulationFailed as failed:

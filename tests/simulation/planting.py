@@ -1,9 +1,8 @@
 """Engines with bugs in them: a copy of the package, with one of the patches in `planted/` applied to it.
 
-A patch is a unified diff below a sentence that says what is wrong with the engine that it makes, and a seed
-that shows it: of the built-in scenario, or of the one that the patch names. The line numbers in it are not
-looked at: each hunk must fit in just one place, so that patches go on fitting while the code around them
-changes.
+A patch is a unified diff below a description of the bug and a seed that shows it, in the built-in scenario or
+in the one that the patch names. Its line numbers are ignored: the old text of each hunk must occur exactly
+once, so that patches still apply when the code around them changes.
 """
 
 import os
@@ -18,8 +17,8 @@ BUGS = {patch.stem: patch for patch in sorted((Path(__file__).parent / "planted"
 
 
 def copy_package(folder: Path) -> Path:
-    """A copy of the package as it is installed: `greenroom/` in the folder, with its sub-packages inside, and
-    with those of its modules compiled that are so here."""
+    """Copy the package as it is installed: `greenroom/` in the folder, with its sub-packages and compiled
+    modules."""
     package = folder / "greenroom"
     _copy(ROOT / "greenroom", package)
     for name in ("actors", "persistence", "protocol", "gateway"):
@@ -29,7 +28,7 @@ def copy_package(folder: Path) -> Path:
 
 
 def environment(package: Path) -> dict[str, str]:
-    """With what a Python imports this copy, and finds what is compiled beside it."""
+    """The environment in which Python imports this copy and its compiled modules."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
     return inherited | {"PYTHONPATH": str(package.parent)}
 
@@ -44,14 +43,14 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def known_seed(bug: str) -> int:
-    """A seed that has found the bug before."""
+    """The known seed of a bug, which its patch names."""
     found = _said("Seed", bug)
     assert found is not None, f"planted/{bug}.patch names no seed"
     return int(found)
 
 
 def scenario_of(bug: str) -> str:
-    """The name of the scenario that shows it."""
+    """The name of the scenario that shows a bug."""
     return _said("Scenario", bug) or "commands"
 
 
@@ -61,20 +60,20 @@ def _said(what: str, bug: str) -> str | None:
 
 
 def plant(bug: str, package: Path) -> None:
-    """Put a bug into a copy of the package. Raises `ValueError` if its patch doesn't fit any more."""
+    """Apply a bug's patch to a copy of the package. Raises `ValueError` if it no longer fits."""
     for path, before, after in _hunks(BUGS[bug].read_text(encoding="utf-8")):
         file = package / path
         text = file.read_text(encoding="utf-8")
         if text.count(before) != 1:
             raise ValueError(
-                f"planted/{bug}.patch no longer fits {path}: what it replaces stands there "
-                f"{text.count(before)} times, and must once. Make it anew, for the code as it is:\n{before}"
+                f"planted/{bug}.patch no longer fits {path}: the text that it replaces occurs "
+                f"{text.count(before)} times, expected once; update the patch:\n{before}"
             )
         file.write_text(text.replace(before, after), encoding="utf-8")
 
 
 def _hunks(patch: str) -> Iterator[tuple[str, str, str]]:
-    """The file, what stands there, and what is to stand there, of each hunk."""
+    """The file, the old text and the new text of each hunk."""
     path, before, after = "", "", ""
     for line in [*patch.splitlines(keepends=True), "@@"]:
         if line.startswith(("@@", "--- ")):

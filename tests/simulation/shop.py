@@ -1,4 +1,4 @@
-"""A shop whose orders are charged for: with a mistake that only a crash at some moment shows, and without."""
+"""A shop that charges for orders: with a bug that only a crash at a certain moment shows, and without."""
 
 from collections import Counter
 from typing import Any
@@ -10,23 +10,23 @@ from greenroom.simulation import World
 
 
 async def careless(world: World) -> None:
-    """Charges, and then remembers that it has."""
+    """Charges, and then saves that it has charged."""
     await _sell(world, "charge", "remember")
 
 
 async def careful(world: World) -> None:
-    """Remembers what it is going to charge for, and asks the bank whether it has."""
+    """Asks the bank whether it has charged already, before it charges."""
     await _sell(world, "charge once", "remember")
 
 
 async def talkative(world: World) -> None:
-    """Prints, which nobody should mind."""
-    print("this is no line of JSON, but seed", world.seed)
+    """Prints to standard output, which must not disturb the hunt."""
+    print("this line is not JSON; seed", world.seed)
     await careful(world)
 
 
 async def endless(world: World) -> None:
-    """Never ends, and never lets anybody else go on."""
+    """Never ends, and never lets another task run."""
     while True:
         pass
 

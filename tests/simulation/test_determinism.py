@@ -1,4 +1,4 @@
-"""A seed decides everything: the same seed gives the same trace, byte for byte, wherever and whenever."""
+"""A seed decides everything: the same seed gives the same trace, byte for byte, in any process."""
 
 import contextlib
 import gc
@@ -33,12 +33,12 @@ def run_in_a_process(hash_seed: str, seeds: list[str]) -> subprocess.Popen[str]:
     )
 
 
-def test_a_seed_gives_the_same_trace_in_every_process_whatever_its_hashes_are():
+def test_a_seed_gives_the_same_trace_in_every_process_with_any_hash_seed():
     processes = [
         run_in_a_process("0", SEEDS),
         run_in_a_process("1", SEEDS),
         run_in_a_process("random", SEEDS),
-        run_in_a_process("2", SEEDS[::-1]),  # and whatever was simulated before
+        run_in_a_process("2", SEEDS[::-1]),  # independent of earlier simulations
     ]
 
     first, *others, backwards = [process.communicate(timeout=120)[0].splitlines() for process in processes]
@@ -57,7 +57,7 @@ def test_another_seed_gives_another_trace():
     assert len({trace_of(seed).text() for seed in range(5)}) == 5
 
 
-def test_the_trace_tells_of_commands_replies_events_bodies_faults_and_lives():
+def test_the_trace_contains_commands_replies_events_bodies_faults_and_lives():
     entries = [entry for seed in range(8) for entry in trace_of(seed).entries]
 
     assert {entry.kind for entry in entries} == {
@@ -65,7 +65,7 @@ def test_the_trace_tells_of_commands_replies_events_bodies_faults_and_lives():
     }
 
 
-def test_nothing_of_a_simulation_is_left_when_it_has_ended():
+def test_a_simulation_restores_all_global_state_when_it_ends():
     dice = trio_run._r.getstate()
     assert gc.isenabled()
 
@@ -78,8 +78,8 @@ def test_nothing_of_a_simulation_is_left_when_it_has_ended():
     assert actor.observer is None
 
 
-def test_of_two_deadlines_at_the_same_time_the_one_that_was_set_first_comes_first():
-    """Whatever the addresses are: many pairs, half of which would be the other way round by address."""
+def test_of_two_equal_deadlines_the_one_that_was_set_first_expires_first():
+    """Independent of addresses: with many deadlines, an order by address would differ."""
     woken: list[int] = []
 
     async def wait(number: int) -> None:
@@ -106,9 +106,9 @@ def test_time_passes_only_in_the_simulation():
     async def scenario(world: World) -> None:
         began = world.clock()
         await trio.sleep(365 * 86400)
-        world.check(world.clock() == began + 365 * 86400, "a year has passed on the walls as well")
+        world.check(world.clock() == began + 365 * 86400, "the wall clock has advanced by a year")
         world.clock.jump(-3600)
-        world.check(world.clock() == began + 365 * 86400 - 3600, "the clocks were set back")
+        world.check(world.clock() == began + 365 * 86400 - 3600, "the wall clock was set back")
 
     figures = simulate(1, scenario).figures
 
@@ -134,16 +134,16 @@ def test_a_wall_clock_that_jumps_is_seen_in_the_events():
     simulate(1, scenario)
 
 
-def test_what_waits_for_what_never_comes_is_a_failure_and_no_test_that_hangs():
+def test_a_deadlock_is_a_failure_instead_of_a_test_that_hangs():
     async def scenario(world: World) -> None:
         with trio.CancelScope(shield=True):
             await trio.sleep_forever()
 
-    with pytest.raises(SimulationFailed, match="it hangs: everything waits for what never comes"):
+    with pytest.raises(SimulationFailed, match="the simulation hangs: deadlock"):
         simulate(1, scenario)
 
 
-def test_what_never_rests_is_a_failure_and_no_test_that_hangs(monkeypatch):
+def test_a_busy_loop_is_a_failure_instead_of_a_test_that_hangs(monkeypatch):
     monkeypatch.setattr(seeded_run, "_MOST_LOOKS", 1000)
     monkeypatch.setattr(seeded_run, "_COLLECTED_EVERY", 500)
 
@@ -151,11 +151,11 @@ def test_what_never_rests_is_a_failure_and_no_test_that_hangs(monkeypatch):
         while True:
             await trio.lowlevel.checkpoint()
 
-    with pytest.raises(SimulationFailed, match="it hangs: there is always some task that goes on"):
+    with pytest.raises(SimulationFailed, match="the simulation hangs: some task is always runnable"):
         simulate(1, scenario)
 
 
-def test_a_scenario_that_does_much_in_many_instants_does_not_count_as_restless(monkeypatch):
+def test_a_scenario_with_many_steps_in_many_instants_is_no_busy_loop(monkeypatch):
     monkeypatch.setattr(seeded_run, "_MOST_LOOKS", 1000)
     monkeypatch.setattr(seeded_run, "_COLLECTED_EVERY", 100)
 
@@ -166,17 +166,17 @@ def test_a_scenario_that_does_much_in_many_instants_does_not_count_as_restless(m
     simulate(1, scenario)
 
 
-def test_a_scenario_that_swallows_every_cancellation_ends_all_the_same():
+def test_a_scenario_that_swallows_every_cancellation_ends_too():
     async def scenario(world: World) -> None:
         while True:
             with contextlib.suppress(trio.Cancelled):
                 await trio.sleep_forever()
 
-    with pytest.raises(SimulationFailed, match="it hangs"):
+    with pytest.raises(SimulationFailed, match="the simulation hangs"):
         simulate(1, scenario)
 
 
-def test_a_step_is_the_same_whichever_others_are_left_out():
+def test_a_step_is_the_same_if_other_steps_are_left_out():
     drawn: dict[int, float] = {}
 
     async def scenario(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The simulated disk: what was committed survives, what was not is gone, and it fails as it was told to."""
+"""The simulated disk: committed data survives, other data is lost, and injected faults occur."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ async def writes(run: Run) -> None:
 
 
 class Process:
-    """One that opens a disk's store by itself."""
+    """A process that opens a disk's store without an engine."""
 
     dead = False
 
@@ -54,41 +54,41 @@ def play(request) -> Callable[..., Any]:
 
 
 async def submitted(world: World, trouble: str) -> tuple[str, str | None]:
-    """What a submission was told whose commit meets with trouble, and what became of it after a restart."""
+    """The reply to a submission whose commit has trouble, and the status of its run after a restart."""
     server = await world.serve(jobs, max_concurrent=0, shutdown_timeout=60)
     ann = world.client("ann")
     server.disk.fail_commit(trouble)
     try:
         await ann.submit("nothing", handle="a", request_id="mine")
-        told = "accepted"
+        reply = "accepted"
     except Unavailable:
-        told = "unavailable"
+        reply = "unavailable"
     if server.running:
         await server.crash()
     await server.start()
     runs = await ann.list_runs()
     if not runs:
-        return told, None
+        return reply, None
     [run] = runs
     world.check(len(await ann.history(run.id)) == 1, "it was submitted once")
-    return told, run.status
+    return reply, run.status
 
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(
     ("trouble", "survives"), [("crash_before", False), ("crash_within", False), ("crash_after", True)]
 )
-def test_a_crash_keeps_what_was_committed_and_nothing_else(play, trouble, survives, seed):
+def test_a_crash_keeps_committed_data_and_no_other(play, trouble, survives, seed):
     async def scenario(world: World) -> None:
         told, status = await submitted(world, trouble)
-        world.check(told == "unavailable", "nobody could tell ann")
+        world.check(told == "unavailable", "the outcome is unknown to ann")
         world.check(status == ("queued" if survives else None), f"it is {status}")
 
     play(scenario, seed)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_crash_within_a_commit_comes_before_its_end_however_short_it_is(play, seed):
+def test_a_crash_within_a_commit_happens_before_its_end_even_if_it_is_short(play, seed):
     async def scenario(world: World) -> None:
         server = await world.serve(jobs)
         ann = world.client("ann")
@@ -105,7 +105,7 @@ def test_a_crash_within_a_commit_comes_before_its_end_however_short_it_is(play, 
     ("trouble", "outcome"),
     [("lost_reply", ("accepted", "queued")), ("lost_request", ("unavailable", None))],
 )
-def test_an_engine_finds_out_what_came_of_a_commit_whose_reply_was_lost(play, trouble, outcome):
+def test_an_engine_finds_out_the_outcome_of_a_commit_whose_reply_was_lost(play, trouble, outcome):
     async def scenario(world: World) -> None:
         found = await submitted(world, trouble)
         world.check(found == outcome, f"it was {found}")
@@ -113,7 +113,7 @@ def test_an_engine_finds_out_what_came_of_a_commit_whose_reply_was_lost(play, tr
     assert play(scenario).figures.faults == 1
 
 
-def test_a_refused_commit_is_tried_again_where_the_real_store_does_so(play, request):
+def test_a_refused_commit_is_retried_if_the_real_store_retries_it(play, request):
     retries = "sqlite" in request.node.name
 
     async def scenario(world: World) -> None:
@@ -126,7 +126,7 @@ def test_a_refused_commit_is_tried_again_where_the_real_store_does_so(play, requ
     assert (simulated.figures.simulated_seconds >= 1.0) == retries
 
 
-def test_a_store_that_breaks_stops_the_engine_and_that_is_no_failure_of_the_simulation(play):
+def test_a_broken_store_stops_the_engine_without_a_failure_of_the_simulation(play):
     async def scenario(world: World) -> None:
         server = await world.serve(jobs)
         ann = world.client("ann")
@@ -141,7 +141,7 @@ def test_a_store_that_breaks_stops_the_engine_and_that_is_no_failure_of_the_simu
     play(scenario)
 
 
-def test_a_trouble_comes_to_the_commit_that_it_was_meant_for(play):
+def test_trouble_can_be_injected_into_a_later_commit(play):
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, max_concurrent=0)
         ann = world.client("ann")
@@ -156,7 +156,7 @@ def test_a_trouble_comes_to_the_commit_that_it_was_meant_for(play):
     play(scenario)
 
 
-def test_while_the_disk_is_down_nothing_is_accepted_and_afterwards_everything_goes_on(play):
+def test_while_the_disk_is_down_submissions_are_refused_and_afterwards_runs_continue(play):
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, max_concurrent=1)
         ann = world.client("ann")
@@ -166,7 +166,7 @@ def test_while_the_disk_is_down_nothing_is_accepted_and_afterwards_everything_go
         await trio.sleep(60)
         server.disk.down = False
         await trio.sleep(10)
-        world.check(await (await ann.submit("nothing", handle="a")).result() == "done", "it goes on")
+        world.check(await (await ann.submit("nothing", handle="a")).result() == "done", "it continues")
 
     play(scenario)
 
@@ -190,7 +190,7 @@ def test_a_full_disk_can_be_read_but_not_written(play):
     play(scenario)
 
 
-def test_a_body_is_told_that_the_disk_is_full(play):
+def test_a_body_gets_an_error_if_the_disk_is_full(play):
     filling = Jobs()
 
     async def scenario(world: World) -> None:
@@ -208,12 +208,12 @@ def test_a_body_is_told_that_the_disk_is_full(play):
         ticket = await world.client("ann").submit("fills", handle="a")
         with pytest.raises(RunFailed, match="simulated disk is full"):
             await ticket.result()
-        world.check(not server.disk.files and not server.disk.parts, "nothing is left of it")
+        world.check(not server.disk.files and not server.disk.parts, "no part remains")
 
     play(scenario)
 
 
-def test_a_slow_disk_takes_its_time_in_the_simulation(play):
+def test_a_slow_disk_takes_simulated_time(play):
     async def scenario(world: World) -> None:
         server = await world.serve(jobs)
         server.disk.delay = (3.0, 3.0)
@@ -228,7 +228,7 @@ def test_a_slow_disk_takes_its_time_in_the_simulation(play):
     play(scenario)
 
 
-def test_rates_bring_trouble_now_and_then_and_the_same_for_a_seed(play):
+def test_rates_inject_random_trouble_that_is_the_same_for_a_seed(play):
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, max_concurrent=1)
         server.disk.rates = {"refused": 0.1, "lost_reply": 0.1, "crash_after": 0.05}
@@ -247,7 +247,7 @@ def test_rates_bring_trouble_now_and_then_and_the_same_for_a_seed(play):
     assert figures[0].faults == figures[1].faults
 
 
-def test_what_a_body_does_to_its_values_changes_nothing_that_is_stored(play):
+def test_a_body_that_changes_its_values_changes_no_stored_value(play):
     mutating = Jobs()
 
     @mutating.job("mutates")
@@ -271,8 +271,8 @@ def test_what_a_body_does_to_its_values_changes_nothing_that_is_stored(play):
     play(scenario)
 
 
-def test_what_an_engine_has_given_to_the_disk_is_out_of_its_reach(play, monkeypatch):
-    """Seen from the store itself, since the engine does not share its values either."""
+def test_an_engine_shares_no_value_with_the_disk(play, monkeypatch):
+    """Checked at the store itself, because the engine does not share its values either."""
     monkeypatch.setattr(Rules, "commit", lambda rules, batch: None)
     params = {"list": ["given"]}
     created = {"id": "r", "handle": "a", "lane": "main", "job": "nothing", "kind": "start", "created_at": 0.0}
@@ -298,7 +298,7 @@ def test_what_an_engine_has_given_to_the_disk_is_out_of_its_reach(play, monkeypa
     play(scenario)
 
 
-def test_what_a_flow_has_done_is_stored_and_out_of_reach_too(play, monkeypatch):
+def test_the_records_of_flows_are_stored_and_not_shared_with_the_disk(play, monkeypatch):
     monkeypatch.setattr(Rules, "commit", lambda rules, batch: None)
     run = {"id": "r", "handle": "a", "lane": "main", "job": "nothing", "kind": "start", "created_at": 0.0}
     record = RunRecord(**run, params=None, status=Status.QUEUED, updated_at=0.0)
@@ -333,7 +333,7 @@ def test_what_a_flow_has_done_is_stored_and_out_of_reach_too(play, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_files_outlive_a_crash_and_recovery_clears_up_what_was_unfinished(play, seed):
+def test_files_outlive_a_crash_and_recovery_deletes_unfinished_ones(play, seed):
     async def scenario(world: World) -> None:
         server = await world.serve(jobs)
         disk = server.disk
@@ -355,7 +355,7 @@ def test_files_outlive_a_crash_and_recovery_clears_up_what_was_unfinished(play, 
     play(scenario, seed)
 
 
-def test_an_engine_is_not_blamed_for_a_part_that_the_disk_would_not_let_it_delete(play):
+def test_an_unfinished_file_that_the_disk_failed_to_delete_is_no_fault_of_the_engine(play):
     unlucky = Jobs()
 
     async def scenario(world: World) -> None:
@@ -374,12 +374,12 @@ def test_an_engine_is_not_blamed_for_a_part_that_the_disk_would_not_let_it_delet
         server.disk.down = False
         await trio.sleep(30)
         world.check((await ann.get_run(ticket.id)).status == "failed", "it has failed")
-        world.check(len(server.disk.parts) == 1, "the part is left")
+        world.check(len(server.disk.parts) == 1, "the part remains")
 
     play(scenario)
 
 
-def test_an_existing_file_is_refused_unless_it_may_be_overwritten(play):
+def test_an_existing_file_is_refused_without_overwrite(play):
     careless = Jobs()
 
     @careless.job("careless")
@@ -397,7 +397,7 @@ def test_an_existing_file_is_refused_unless_it_may_be_overwritten(play):
     play(scenario)
 
 
-def test_two_engines_can_t_have_one_disk(play):
+def test_a_second_engine_on_a_disk_is_refused(play):
     async def scenario(world: World) -> None:
         first = await world.serve(jobs)
         with pytest.raises(Conflict, match="in use by another engine"):
@@ -408,7 +408,7 @@ def test_two_engines_can_t_have_one_disk(play):
     play(scenario)
 
 
-def test_the_store_answers_queries_as_it_does_outside(play):
+def test_the_simulated_store_answers_queries_like_the_real_one(play):
     async def scenario(world: World) -> None:
         await world.serve(jobs)
         ann = world.client("ann")
@@ -440,7 +440,7 @@ def test_pruning_works_on_a_simulated_disk(play):
     play(scenario)
 
 
-def test_a_disk_that_is_never_repaired_does_not_keep_the_simulation_from_ending(play):
+def test_a_simulation_ends_even_if_the_disk_is_never_repaired(play):
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, shutdown_timeout=5)
         server.disk.down = True

@@ -1,10 +1,10 @@
-"""Two or three commands that race: every order in which the actors can get their messages, walked and judged.
+"""Races of two or three commands, in every order in which the actors can receive their messages.
 
-In each order the rules of the simulation are checked throughout; and the outcome must be one of those that
-are listed, each of which is reached, so a race that is none fails as well. Every walk is complete: it ends
-because there is no order left that is unlike all others, and not because it has been long enough.
+In each order all rules of the simulation are checked. The outcomes of a race must be exactly those that the
+test lists, so a test without a real race fails, too. Every walk is complete: it ends when all orders that
+differ have been explored, not at a limit.
 
-`GREENROOM_WALKS=long` is the long form, with the race that has most in it. What is counted is printed (`-s`).
+`GREENROOM_WALKS=long` adds the largest race. The counts are printed (`-s`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ long = pytest.mark.long("GREENROOM_WALKS")
 
 @pytest.fixture
 def prompt_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit that takes no turn at all, where the race is not with the journal."""
+    """Commits without a scheduling point, for races that do not involve the journal."""
 
     async def reach(self: SimulatedDisk, owner: Any) -> None:
         if owner.dead:
@@ -42,7 +42,7 @@ def prompt_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Stage:
-    """A server, two clients, jobs that do as they are told, and what the clients were answered."""
+    """A server, two clients, simple jobs, and the replies that the clients received."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -96,7 +96,7 @@ class Stage:
     # The outcome.
 
     def answer(self, name: str) -> str:
-        """What a client was answered, in a word."""
+        """The reply to a client, in a word."""
         said = self.said.get(name)
         if isinstance(said, RunRecord):
             return str(said.status)
@@ -112,7 +112,8 @@ class Stage:
 
 
 def walked(scenario: Scenario, *outcomes: str) -> None:
-    """Walk all of a scenario; see that it comes out in these ways, and that chance finds no other order."""
+    """Walk a scenario completely. It must have exactly these outcomes, and random orders must find no
+    others."""
     seen = walk(scenario, most=MOST)
     print(f"\n{scenario.__name__}: {seen}")
     assert seen.complete
@@ -123,7 +124,7 @@ def walked(scenario: Scenario, *outcomes: str) -> None:
 
 
 def walked_in_part(scenario: Scenario, *outcomes: str) -> None:
-    """Walk the first `MOST` executions of what is too much for all of them, and as many again by chance."""
+    """Walk `MOST` executions of a scenario with too many orders, and the same number of random ones."""
     for seen in (walk(scenario, most=MOST), sample(scenario, MOST)):
         print(f"\n{scenario.__name__}: {seen}")
         assert set(seen.outcomes) <= set(outcomes)
@@ -163,7 +164,7 @@ def test_a_cancel_against_the_run_timeout():
     walked(
         cancel_against_time_out,
         "cancelled cancelled; cancel: cancelling",
-        "timed_out run_timeout; cancel: cancelling",  # its time was up before, and the end not yet committed
+        "timed_out run_timeout; cancel: cancelling",  # the timeout came first, but was not committed yet
         "timed_out run_timeout; cancel: conflict",
     )
 
@@ -218,12 +219,12 @@ async def answer_against_time_out(world: World, race: Race) -> str:
 
 
 @pytest.mark.usefixtures("prompt_disk")
-def test_an_answer_against_the_time_out_of_the_interrupt():
+def test_an_answer_against_the_timeout_of_the_interrupt():
     walked(answer_against_time_out, "succeeded yes; resolved", "succeeded None; already_resolved")
 
 
 def submit_against_finish(on_conflict: Any, lane: str = "paused") -> Scenario:
-    """In a paused lane, what comes of the second run is left out of the race."""
+    """In a paused lane, the second run does not start, so its execution is not a part of the race."""
 
     async def scenario(world: World, race: Race) -> str:
         stage = await Stage(world).open(lanes={"paused": 0})
@@ -248,7 +249,7 @@ def test_a_submission_against_the_end_of_the_run_that_holds_its_handle():
 
 
 @pytest.mark.usefixtures("prompt_disk")
-def test_a_submission_that_waits_against_the_end_of_the_run_that_it_waits_for():
+def test_a_queued_submission_against_the_end_of_the_run_before_it():
     walked(submit_against_finish("queue"), "succeeded; submit: accepted queued")
 
 
@@ -263,7 +264,9 @@ def test_joining_a_run_against_its_end():
 
 @pytest.mark.usefixtures("prompt_disk")
 @pytest.mark.parametrize("on_conflict", ["reject", "queue", "join"])
-def test_a_submission_that_begins_at_once_against_the_end_of_the_run_that_holds_its_handle(on_conflict: str):
+def test_a_submission_that_starts_immediately_against_the_end_of_the_run_that_holds_its_handle(
+    on_conflict: str,
+):
     others = {
         "reject": ["succeeded; submit: conflict", "succeeded; submit: accepted succeeded"],
         "queue": ["succeeded; submit: accepted succeeded"],
@@ -289,7 +292,7 @@ def replace_against_replace(job: str, lane: str) -> Scenario:
 
 
 @pytest.mark.usefixtures("prompt_disk")
-def test_a_replacement_against_another_of_a_run_that_must_be_waited_for():
+def test_two_replacements_of_a_run_in_post_processing():
     walked(
         replace_against_replace("clears up", "main"),
         "running, queued, cancelled",
@@ -328,7 +331,7 @@ async def reset_against_finish(world: World, race: Race) -> str:
         for name, ticket in tickets.items()
         if any(getattr(event, "detached", None) is True for event in await stage.ann.history(ticket.id))
     ]
-    # There is one slot, neither lost nor doubled.
+    # There is still exactly one slot.
     later = [await stage.submit("brief", handle=f"later {number}") for number in range(2)]
     took = [await stage.status(ticket.id) for ticket in (tickets["next"], *later)]
     return f"detached: {', '.join(detached)}; {', '.join(took)}"
@@ -339,13 +342,13 @@ def test_a_reset_against_the_end_of_the_body_with_a_run_that_waits_for_its_slot(
     walked(
         reset_against_finish,
         "detached: first; running, queued, queued",
-        "detached: next; running, running, queued",  # it had begun when the reset came
+        "detached: next; running, running, queued",  # it had started before the reset
         "detached: ; running, queued, queued",
     )
 
 
 def limits_against_grant(before: int, *after: int) -> Scenario:
-    """The slot that falls free is granted to a run in a lane whose limit changes."""
+    """A released slot is granted to a run in a lane whose limit changes."""
 
     async def scenario(world: World, race: Race) -> str:
         stage = await Stage(world).open(max_concurrent=1, lanes={"side": before})
@@ -367,7 +370,7 @@ def test_a_lane_that_is_paused_against_the_grant_of_a_slot_to_its_head():
 
 
 @pytest.mark.usefixtures("prompt_disk")
-def test_a_lane_that_is_opened_against_the_slot_for_its_head_falling_free():
+def test_a_lane_that_is_opened_against_the_release_of_the_slot_for_its_head():
     walked(limits_against_grant(0, 1), "running")
 
 
@@ -377,7 +380,7 @@ def test_a_lane_that_is_paused_and_opened_against_the_grant_of_a_slot_to_its_hea
 
 
 def crash_against(command: str) -> Scenario:
-    """The server dies at some moment of a command, and is started again."""
+    """The server is killed at any moment of a command, and started again."""
 
     async def scenario(world: World, race: Race) -> str:
         stage = await Stage(world).open(lanes={"paused": 0}, max_concurrent=1)
@@ -420,17 +423,17 @@ OUTCOMES = {
     ],
     "finish": ["failed crashed", "succeeded done"],
     "answer": [
-        "resolved: succeeded yes",  # whoever asks again is given the answer
+        "resolved: succeeded yes",  # the body opens the interrupt again, and receives the answer
         "unavailable: succeeded yes",
         "unavailable: running None",
     ],
     "next start": [
         "running None, failed crashed",
-        "running None, succeeded done",  # the next run had its slot, but its start was not committed
+        "running None, succeeded done",  # the next run had a slot, but its start was not committed
         "failed crashed, succeeded done",
     ],
     "submit": [
-        "accepted: failed crashed",  # it was created and had begun, by one change
+        "accepted: failed crashed",  # created and started in one commit
         "unavailable:",
         "unavailable: failed crashed",
     ],

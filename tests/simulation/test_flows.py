@@ -1,4 +1,4 @@
-"""Flows in the simulation: whatever workers, people and crashes do, they come to what their graphs say."""
+"""Flows in the simulation: they end as their graphs define, despite faults of workers and crashes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ long = pytest.mark.long("GREENROOM_FLOWS")
 
 @pytest.fixture(autouse=True)
 def _silent(caplog: pytest.LogCaptureFixture) -> None:
-    """Thousands of flows fail here, as they were asked to."""
+    """Silence the log: thousands of flows fail here on purpose."""
     caplog.set_level(logging.CRITICAL + 1, logger="greenroom")
 
 
@@ -33,26 +33,26 @@ def _silent(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 120, 20))
-def test_whatever_happens_flows_come_to_what_their_graphs_say(first: int):
+def test_flows_end_as_their_graphs_define_despite_faults(first: int):
     for seed in range(first, first + 20):
         simulate(seed, flows)
 
 
 @pytest.mark.parametrize("first", range(0, 20, 10))
-def test_on_sqlite_they_do_as_well(first: int):
+def test_flows_end_as_their_graphs_define_on_sqlite(first: int):
     for seed in range(first, first + 10):
         simulate(seed, flows, store="sqlite")
 
 
 @long
 @pytest.mark.parametrize("first", range(1_000, 9_000, 500))
-def test_in_many_worlds_flows_come_to_what_their_graphs_say(first: int):
+def test_flows_end_as_their_graphs_define_for_many_seeds(first: int):
     for seed in range(first, first + 500):
         simulate(seed, flows)
 
 
 class OneFlow(FlowPlay):
-    """A server that walks one flow, and meets with trouble at some of its commits."""
+    """A server that walks one flow, with trouble at some of its commits."""
 
     def __init__(self, world: World, graph: dict[str, Any], troubles: Sequence[tuple[int, Trouble]]) -> None:
         super().__init__(world)
@@ -80,7 +80,7 @@ crashes = st.sampled_from(("crash_before", "crash_within", "crash_after", "lost_
 
 @settings(max_examples=max(400, settings().max_examples), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 1000), graphs, st.lists(st.tuples(st.integers(0, 8), crashes), max_size=4))
-def test_a_flow_comes_to_the_same_wherever_it_is_broken_off(seed, graph, troubles):
+def test_a_flow_has_the_same_result_wherever_a_crash_interrupts_it(seed, graph, troubles):
     async def scenario(world: World) -> None:
         play = OneFlow(world, graph, troubles)
         async with play.staged():
@@ -89,7 +89,7 @@ def test_a_flow_comes_to_the_same_wherever_it_is_broken_off(seed, graph, trouble
     simulate(seed, scenario)
 
 
-# Simulated workers, for scenarios of one's own.
+# Simulated workers in users' scenarios.
 
 services = Services()
 
@@ -106,7 +106,7 @@ async def greet(name: str, params: dict[str, Any]) -> str:
 
 @services.service("fail")
 async def fail(_: Any, params: dict[str, Any], key: str) -> None:
-    raise ValueError(f"{key.partition(':')[2]} is not to be")
+    raise ValueError(f"{key.partition(':')[2]} fails on purpose")
 
 
 def call(service: str, exec_type: str = "http", **node: Any) -> dict[str, Any]:
@@ -127,7 +127,7 @@ async def run_flow(world: World, graph: dict[str, Any], **params: Any) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "exec_type"), [("http", "http"), ("queue", "queue")])
-def test_a_worker_does_its_services(kind, exec_type):
+def test_a_worker_executes_its_services(kind, exec_type):
     async def scenario(world: World) -> None:
         await world.serve(Jobs())
         world.worker("w", services, kind=kind)
@@ -136,7 +136,7 @@ def test_a_worker_does_its_services(kind, exec_type):
         assert row.worker == "w"
         graph = call("greet", exec_type, params={"with": "hello"})
         assert (await run_flow(world, graph, it="ann"))[0] == {"out": "hello, ann"}
-        with pytest.raises(RunFailed, match=r"service_error: .*ValueError: call:1: is not to be"):
+        with pytest.raises(RunFailed, match=r"service_error: .*ValueError: call:1: fails on purpose"):
             await run_flow(world, call("fail", exec_type))
 
     simulate(1, scenario)
@@ -156,7 +156,7 @@ def test_a_worker_does_its_services(kind, exec_type):
         ("dies", "reset"),
     ],
 )
-def test_a_call_meets_with_trouble_and_goes_on_to_another_worker(trouble, code):
+def test_a_call_with_trouble_is_retried_at_another_worker(trouble, code):
     async def scenario(world: World) -> None:
         await world.serve(Jobs())
         world.worker("bad", services).rates = {trouble: 1.0}
@@ -171,7 +171,7 @@ def test_a_call_meets_with_trouble_and_goes_on_to_another_worker(trouble, code):
         simulate(seed, scenario)
 
 
-def test_a_worker_that_dies_over_its_work_loses_it_to_another():
+def test_the_work_of_a_worker_that_dies_is_given_to_another():
     async def scenario(world: World) -> None:
         await world.serve(Jobs())
         world.worker("bad", services, kind="queue").rates = {"dies": 1.0}
@@ -189,7 +189,7 @@ def test_a_worker_that_dies_over_its_work_loses_it_to_another():
     simulate(1, scenario)
 
 
-def test_a_silent_worker_is_offline_and_one_that_comes_back_elsewhere_is_called_there():
+def test_a_worker_without_heartbeats_is_offline_and_a_restarted_one_is_called_at_its_new_url():
     async def scenario(world: World) -> None:
         await world.serve(Jobs())
         worker = world.worker("w", services)
@@ -206,11 +206,11 @@ def test_a_silent_worker_is_offline_and_one_that_comes_back_elsewhere_is_called_
     simulate(1, scenario)
 
 
-def test_a_worker_that_lives_is_not_started_again():
+def test_a_running_worker_cannot_be_started_again():
     async def scenario(world: World) -> None:
         await world.serve(Jobs())
         worker = world.worker("w", services)
-        with pytest.raises(RuntimeError, match="worker w lives"):
+        with pytest.raises(RuntimeError, match="worker w is running"):
             worker.start()
 
     simulate(1, scenario)
@@ -239,7 +239,7 @@ def test_a_client_signals_flows_and_manages_them():
     simulate(1, scenario)
 
 
-def test_the_story_tells_of_flows_and_workers():
+def test_the_story_shows_flows_and_workers():
     async def scenario(world: World) -> None:
         await world.serve(Jobs())
         world.worker("w", services).rates = {"slow": 1.0}
@@ -249,14 +249,14 @@ def test_the_story_tells_of_flows_and_workers():
     for line in (
         "worker w is online at http://w:8000",
         "flow flow has version 1, published",
-        "node call has begun, visit 1",
+        "node call has started, visit 1",
         "node call has run at w: ok, action default",
-        "!!!! worker w: slow, over run 3:call:1:",
+        "!!!! worker w: slow at call run 3:call:1:",
     ):
         assert line in story
 
 
-def test_the_same_seed_plays_flows_the_same_way():
+def test_the_same_seed_gives_the_same_trace_of_flows():
     def play() -> tuple[str, str]:
         try:
             trace = simulate(7, flows).trace

@@ -1,4 +1,4 @@
-"""The guard: whoever touches the real world in a simulation is told so, and the simulation fails."""
+"""The guard: code that uses the real world in a simulation gets an error, and the simulation fails."""
 
 import datetime
 import glob
@@ -30,7 +30,7 @@ from greenroom.simulation import SimulationFailed, World, simulate
 from greenroom.simulation.determinism.guard import RealWorldTouched
 
 with tempfile.TemporaryDirectory():
-    pass  # from the second on, `tempfile` has the randomness that it draws names from
+    pass  # initializes the random numbers of `tempfile`, which it keeps
 
 TOUCHES: dict[str, Callable[[], object]] = {
     "time.time": lambda: time.time(),
@@ -71,7 +71,7 @@ TOUCHES: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("touched", TOUCHES)
-def test_what_the_real_world_is_touched_with_is_named_with_its_place(touched):
+def test_a_use_of_the_real_world_is_reported_with_its_place(touched):
     async def scenario(world: World) -> None:
         TOUCHES[touched]()
 
@@ -83,13 +83,13 @@ def test_what_the_real_world_is_touched_with_is_named_with_its_place(touched):
     assert f"{__file__}:" in failed.value.invariant
 
 
-async def test_the_same_is_no_matter_where_nothing_is_simulated():
+async def test_outside_of_a_simulation_the_real_world_can_be_used():
     time.time(), random.random(), datetime.datetime.now(), os.urandom(1), uuid.uuid4(), choice("ab")
     random.Random()
     assert await trio.to_thread.run_sync(threading.get_ident) != threading.get_ident()
 
 
-def test_a_body_that_touches_it_fails_the_simulation_even_if_it_hides_that():
+def test_a_body_that_touches_the_real_world_fails_the_simulation_even_if_it_hides_that():
     jobs = Jobs()
 
     @jobs.job("hides")
@@ -108,7 +108,7 @@ def test_a_body_that_touches_it_fails_the_simulation_even_if_it_hides_that():
         simulate(1, scenario)
 
 
-def test_a_function_called_in_a_thread_is_caught_although_a_thread_of_before_is_idle():
+def test_a_call_in_a_thread_is_reported_although_trio_has_an_idle_thread():
     trio.run(trio.to_thread.run_sync, threading.get_ident)
 
     async def scenario(world: World) -> None:
@@ -118,7 +118,7 @@ def test_a_function_called_in_a_thread_is_caught_although_a_thread_of_before_is_
         simulate(1, scenario)
 
 
-def test_a_job_that_would_need_a_thread_is_refused_by_its_name():
+def test_a_job_that_needs_a_thread_is_refused_by_name():
     jobs = Jobs()
 
     @jobs.job("blocks")
@@ -132,7 +132,7 @@ def test_a_job_that_would_need_a_thread_is_refused_by_its_name():
         simulate(1, scenario)
 
 
-def test_a_job_for_asyncio_is_refused_by_its_name():
+def test_a_job_for_asyncio_is_refused_by_name():
     jobs = Jobs()
 
     @jobs.job("fetches", loop="asyncio")
@@ -146,7 +146,7 @@ def test_a_job_for_asyncio_is_refused_by_its_name():
         simulate(1, scenario)
 
 
-def test_imports_tracebacks_logs_and_seeded_randomness_are_let_through(tmp_path, monkeypatch, caplog):
+def test_imports_tracebacks_logs_and_seeded_randomness_are_allowed(tmp_path, monkeypatch, caplog):
     (tmp_path / "imported_late.py").write_text("import random\nNUMBER = random.Random(3).random()\n")
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -172,7 +172,7 @@ def test_imports_tracebacks_logs_and_seeded_randomness_are_let_through(tmp_path,
     assert record.created == 1_000_000_000, "a log record has the world's time"
 
 
-def test_other_threads_may_do_what_they_want():
+def test_other_threads_can_use_the_real_world():
     done = threading.Event()
     times: list[float] = []
 
@@ -233,12 +233,12 @@ def test_there_is_one_simulation_at_a_time():
     async def scenario(world: World) -> None:
         simulate(2, within)
 
-    with pytest.raises(SimulationFailed, match="only one at a time"):
+    with pytest.raises(SimulationFailed, match="another simulation is running in this process"):
         simulate(1, scenario)
     simulate(2, within)
 
 
-def test_a_module_imported_within_a_simulation_is_not_left_with_what_stood_in(tmp_path, monkeypatch):
+def test_a_module_imported_within_a_simulation_gets_the_real_functions_afterwards(tmp_path, monkeypatch):
     (tmp_path / "imported_within.py").write_text("from time import time\nfrom random import random\n")
     monkeypatch.syspath_prepend(tmp_path)
 

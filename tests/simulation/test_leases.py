@@ -1,4 +1,4 @@
-"""Leases that lapse and are lost, in the simulation."""
+"""Leases that expire or are taken over, in the simulation."""
 
 from typing import Any
 
@@ -35,30 +35,30 @@ def test_no_rule_is_broken_when_engines_lose_their_leases(seed: int):
     simulate(seed, leases)
 
 
-def test_the_same_seed_gives_the_same_story():
+def test_the_same_seed_gives_the_same_trace():
     first, second = simulate(7, leases), simulate(7, leases)
     assert first.trace.text() == second.trace.text()
 
 
-def test_a_body_is_cancelled_in_time_and_its_run_goes_on_from_its_checkpoint():
+def test_a_body_is_cancelled_in_time_and_its_run_resumes_from_its_checkpoint():
     async def scenario(world: World) -> None:
         server, ann = await world.serve(jobs, disk=world.leased_disk()), world.client("ann")
         ends.clear()
         await trio.sleep(6)
         ticket = await ann.submit("parts", handle="h")
-        server.disk.no_renewals = True  # the last one was at 5, so the lease lasts until 20
+        server.disk.no_renewals = True  # the last renewal was at 5, so the lease expires at 20
         await trio.sleep(10.9)
         world.check(server.engine.bodies(), "the body has ended too early")
         await trio.sleep(0.2)
         world.check(ends == [17.0], f"its bodies ended at {ends}")
         await trio.sleep(10)
         server.disk.no_renewals = False
-        world.check(await ticket.result() == "half", "it began anew")
+        world.check(await ticket.result() == "half", "it did not resume from its checkpoint")
 
     simulate(1, scenario)
 
 
-def test_runs_that_lost_their_slots_get_them_back_before_those_that_queued_behind_them():
+def test_runs_that_lost_their_slots_get_new_ones_before_runs_that_queued_behind_them():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, disk=world.leased_disk(), max_concurrent=2)
         ann = world.client("ann")

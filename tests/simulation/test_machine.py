@@ -1,7 +1,7 @@
-"""A Hypothesis state machine on top of the simulation: it draws what happens, and makes what fails smaller.
+"""A Hypothesis state machine on top of the simulation: it draws commands and faults, and shrinks failures.
 
-The methods of a state machine are synchronous, so they only write down what is to happen; at the end of the
-example all of it is played in one simulation, under all rules.
+The methods of a state machine are synchronous, so they only record actions. At the end of the example, all
+actions are played in one simulation, under all rules.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from greenroom.simulation.scenarios.commands import CONTROLS, FAULTS, LIMITS, LO
 
 @pytest.fixture(autouse=True)
 def _silent(caplog: pytest.LogCaptureFixture) -> None:
-    """Thousands of bodies fail here, as they were asked to."""
+    """Silence the log: thousands of bodies fail here on purpose."""
     caplog.set_level(logging.CRITICAL + 1, logger="greenroom")
 
 
-draws = st.integers(0, 10_000)  # what seeds the details of one deed
+draws = st.integers(0, 10_000)  # the seed for the details of one action
 moments = st.sampled_from((0.0, 0.5, 1.0, 2.5))
 
 
 class Machine(RuleBasedStateMachine):
-    """Writes down deeds, pauses and restarts, and plays them when all are there."""
+    """Records actions, pauses and restarts, and plays them at the end."""
 
     store = "memory"
 
@@ -49,7 +49,7 @@ class Machine(RuleBasedStateMachine):
         self.script.append(("submit", draw, wait))
 
     @rule(draw=draws)
-    def submit_and_go_on(self, draw):
+    def submit_without_waiting(self, draw):
         self.script.append(("submit", draw, False))
 
     @rule(deed=st.sampled_from(CONTROLS), draw=draws, wait=st.booleans())
@@ -73,7 +73,7 @@ class Machine(RuleBasedStateMachine):
         self.script.append(("pause", round(seconds * 10), True))
 
     @rule(turns=st.integers(1, 12))
-    def let_go_on(self, turns):
+    def let_tasks_run(self, turns):
         self.script.append(("turns", turns, True))
 
     def teardown(self) -> None:
@@ -95,13 +95,13 @@ class Machine(RuleBasedStateMachine):
 
 
 class MachineOnSqlite(Machine):
-    """The same, on the real SQLite store, whose database is in memory."""
+    """The same, on the real SQLite store with a database in memory."""
 
     store = "sqlite"
 
 
 class Crowd(Machine):
-    """Short runs in a hurry, and limits that change under them."""
+    """Many short runs, while limits change."""
 
     @rule(draw=draws)
     def submit_short(self, draw):
@@ -124,11 +124,11 @@ def at_least(examples: int, steps: int) -> settings:
     )
 
 
-TestWhateverHappensInWhateverOrderTheRulesHold = Machine.TestCase
-TestWhateverHappensInWhateverOrderTheRulesHold.settings = at_least(1500, steps=20)
+TestNoRuleIsBrokenInAnyOrderOfCommands = Machine.TestCase
+TestNoRuleIsBrokenInAnyOrderOfCommands.settings = at_least(1500, steps=20)
 
-TestOnSqliteTheRulesHoldAsWell = MachineOnSqlite.TestCase
-TestOnSqliteTheRulesHoldAsWell.settings = at_least(200, steps=20)
+TestNoRuleIsBrokenOnSqlite = MachineOnSqlite.TestCase
+TestNoRuleIsBrokenOnSqlite.settings = at_least(200, steps=20)
 
-TestInACrowdRunsBeginInOrderOfPlace = Crowd.TestCase
-TestInACrowdRunsBeginInOrderOfPlace.settings = at_least(400, steps=20)
+TestManyShortRunsStartInOrderOfPlace = Crowd.TestCase
+TestManyShortRunsStartInOrderOfPlace.settings = at_least(400, steps=20)

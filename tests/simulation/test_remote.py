@@ -1,4 +1,4 @@
-"""Clients on other machines: the real client and the real gateway, over lines that stall and break."""
+"""Clients on other machines: the real client and the real gateway, over connections that stall and break."""
 
 import hashlib
 import itertools
@@ -48,7 +48,7 @@ def _silent(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def plays(scenario, seeds=range(1, 11), **options) -> None:
-    """By several seeds: much of what lines do is drawn."""
+    """Play several seeds, because much of the network's behaviour is random."""
     for seed in seeds:
         simulate(seed, scenario, **options)
 
@@ -58,10 +58,10 @@ def fails(scenario, match: str) -> None:
         plays(scenario, range(1, 31))
 
 
-# What a client on another machine goes through.
+# Clients and network faults.
 
 
-def test_a_client_sees_its_runs_through_though_the_server_crashes_and_the_line_breaks():
+def test_a_client_gets_its_results_despite_crashes_and_lost_connections():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, gateway=GatewayConfig())
         async with world.connect("ann") as ann, world.connect("bob", filter={"handles": ["b"]}) as bob:
@@ -76,12 +76,15 @@ def test_a_client_sees_its_runs_through_though_the_server_crashes_and_the_line_b
             await server.start()
             ann.route.stall()
             world.check([await ticket.result() for ticket in tickets] == [3, 3], "both have ended")
-            world.check({run.handle for run in bob.state.runs.values()} == {"b"}, "bob sees his own only")
+            world.check(
+                {run.handle for run in bob.state.runs.values()} == {"b"},
+                "bob receives only runs of his handle",
+            )
 
     plays(scenario)
 
 
-def test_commands_and_answers_of_clients_on_other_machines_are_in_the_trace_and_the_story():
+def test_calls_and_results_of_clients_on_other_machines_are_in_the_trace_and_the_story():
     async def scenario(world: World) -> None:
         await world.serve(jobs, gateway=GatewayConfig())
         async with world.connect("ann") as ann:
@@ -92,13 +95,13 @@ def test_commands_and_answers_of_clients_on_other_machines_are_in_the_trace_and_
     trace = simulate(1, scenario).trace
 
     assert 'ann #1: submit ["pages",{"handle":"a","params":{"pages":1}}]' in trace.text()
-    assert "ann is answered #1: run 1\n" in trace.story()
-    assert "ann is answered #2: 1\n" in trace.story()
-    assert "ann: has line 1 to server\n" in trace.story()
-    assert "!!!! ann: is cut off\n" in trace.story()
+    assert "ann receives #1: run 1\n" in trace.story()
+    assert "ann receives #2: 1\n" in trace.story()
+    assert "ann: opens connection 1 to server\n" in trace.story()
+    assert "!!!! ann: loses its connection\n" in trace.story()
 
 
-def test_while_the_server_is_down_a_new_client_finds_nobody():
+def test_while_the_server_is_down_a_new_client_cannot_connect():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, gateway=GatewayConfig())
         await server.crash()
@@ -109,7 +112,7 @@ def test_while_the_server_is_down_a_new_client_finds_nobody():
     simulate(1, scenario)
 
 
-def test_a_server_without_a_gateway_says_how_to_have_one():
+def test_connecting_to_a_server_without_a_gateway_is_refused_with_the_remedy():
     async def scenario(world: World) -> None:
         await world.serve(jobs)
         async with world.connect("ann"):
@@ -118,7 +121,7 @@ def test_a_server_without_a_gateway_says_how_to_have_one():
     fails(scenario, r"server has no gateway: serve it with gateway=GatewayConfig\(\)")
 
 
-def test_a_line_that_is_silent_for_too_long_is_given_up_and_another_one_taken():
+def test_a_client_replaces_a_connection_that_is_silent_for_too_long():
     async def scenario(world: World) -> None:
         await world.serve(jobs, gateway=GatewayConfig())
         async with world.connect("ann") as ann:
@@ -127,12 +130,12 @@ def test_a_line_that_is_silent_for_too_long_is_given_up_and_another_one_taken():
                 await ann.set_params("a", {"pages": 1})
             world.check(30 <= trio.current_time() <= 60, f"it took {trio.current_time()} s")
             await trio.sleep(10)
-            world.check(ann.connected, "it has come back")
+            world.check(ann.connected, "it has reconnected")
 
     plays(scenario)
 
 
-def test_while_there_is_no_way_through_commands_wait_for_it():
+def test_commands_wait_while_the_network_is_unreachable():
     async def scenario(world: World) -> None:
         await world.serve(jobs, gateway=GatewayConfig())
         async with world.connect("ann") as ann:
@@ -143,12 +146,12 @@ def test_while_there_is_no_way_through_commands_wait_for_it():
                 nursery.start_soon(ann.set_params, "a", {"pages": 1})
                 await trio.sleep(5)
                 ann.route.passable = True
-            world.check(trio.current_time() > 5, "it had to wait")
+            world.check(trio.current_time() > 5, "it waited")
 
     plays(scenario)
 
 
-# What is judged without being asked for.
+# Rules that are always checked.
 
 
 def skip_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,11 +194,11 @@ def forget_request_ids(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MISTAKES = {
-    skip_an_event: "was shown after|missed|lost or repeated|nothing was wrong with it",
-    answer_too_soon: "was answered submit before it was shown event",
-    drop_too_much: "was shown after .* without|is behind",
-    show_half_a_snapshot: "was shown as",
-    forget_request_ids: "has made|was carried out several times|has not",
+    skip_an_event: "missed|lost or repeated|although it had no fault",
+    answer_too_soon: "received the reply to submit before event",
+    drop_too_much: "but missed|is behind",
+    show_half_a_snapshot: "a client received .*, but at seq",
+    forget_request_ids: "created .* its caller received|was executed several times|which is of run",
 }
 
 
@@ -205,10 +208,10 @@ def test_a_mistake_is_found(mistake, monkeypatch: pytest.MonkeyPatch):
     fails(connected, MISTAKES[mistake])
 
 
-# Mistakes that were found so.
+# Bugs that these rules have found.
 
 
-def test_who_leaves_an_iterator_while_it_reaches_back_does_not_cost_the_connection():
+def test_leaving_an_iterator_that_reads_past_events_does_not_close_the_connection():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, gateway=GatewayConfig())
         near = world.client("near")
@@ -220,13 +223,13 @@ def test_who_leaves_an_iterator_while_it_reaches_back_does_not_cost_the_connecti
                 async for _ in ann.events(after=0):
                     pass
             await near.set_params("a", {"pages": 9})
-            await trio.sleep(1)  # it fails if the client gives up the line
-            world.check(ann.state.seq == server.rules.model.seq, "it goes on")
+            await trio.sleep(1)  # the simulation fails if the client closes the connection
+            world.check(ann.state.seq == server.rules.model.seq, "it continues")
 
     plays(scenario)
 
 
-def test_who_reaches_back_misses_nothing_when_another_reaches_back_less_far():
+def test_iterators_that_start_at_different_past_events_miss_nothing():
     async def scenario(world: World) -> None:
         await world.serve(jobs, gateway=GatewayConfig())
         near = world.client("near")
@@ -234,7 +237,7 @@ def test_who_reaches_back_misses_nothing_when_another_reaches_back_less_far():
             await near.set_params("a", {"pages": number})
 
         async def look_back(ann, after: int) -> None:
-            async for item in ann.events(after=after):  # which judges that no event is missing
+            async for item in ann.events(after=after):  # which checks that no event is missing
                 if item.seq == 5:
                     return
 
@@ -245,21 +248,21 @@ def test_who_reaches_back_misses_nothing_when_another_reaches_back_less_far():
     plays(scenario)
 
 
-def test_a_client_outlives_that_on_wait_can_t_be_told_of_a_run_any_more():
+def test_a_client_survives_if_on_wait_can_no_longer_be_called_for_a_run():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs, gateway=GatewayConfig(), max_concurrent=0)
         async with world.connect("ann", patience=2) as ann:
             ann.route.set_delay((0.1, 0.1))
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(ann.submit, "holds", handle="a", on_wait=print))
-                await trio.sleep(0.15)  # it is carried out, and the answer is on its way
+                await trio.sleep(0.15)  # it is executed, and the reply is in flight
                 await server.crash()
                 await server.start()
             await server.crash()
             await trio.sleep(10)
             await server.start()
             await trio.sleep(10)
-            world.check(ann.connected, "it has come back")
+            world.check(ann.connected, "it has reconnected")
 
     plays(scenario)
 
@@ -269,13 +272,13 @@ def test_a_client_with_a_filter_can_connect_while_the_store_is_down():
         server = await world.serve(jobs, gateway=GatewayConfig())
         server.disk.down = True
         async with world.connect("ann", filter={"handles": ["a"]}) as ann:
-            world.check(ann.connected, "it is there")
+            world.check(ann.connected, "it is connected")
         server.disk.down = False
 
     plays(scenario)
 
 
-def test_who_waits_for_what_executes_is_not_told_that_it_was_done_when_the_client_is_left():
+def test_wait_for_active_raises_if_the_client_is_closed_meanwhile():
     told: list[object] = []
 
     async def scenario(world: World) -> None:
@@ -300,15 +303,15 @@ def test_who_waits_for_what_executes_is_not_told_that_it_was_done_when_the_clien
 # The scenario.
 
 
-def test_clients_on_other_machines_are_shown_and_told_what_is_so():
+def test_no_rule_is_broken_for_clients_on_other_machines():
     plays(connected, range(1, 81))
 
 
-def test_so_they_are_on_sqlite():
+def test_no_rule_is_broken_for_clients_on_other_machines_on_sqlite():
     plays(connected, range(1000, 1010), store="sqlite")
 
 
-def test_a_seed_gives_the_same_trace_in_every_process_whatever_its_hashes_are():
+def test_a_seed_gives_the_same_trace_in_every_process_with_any_hash_seed():
     digests = {
         subprocess.run(
             [sys.executable, "-m", "tests.simulation.test_remote"],

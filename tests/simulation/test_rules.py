@@ -1,4 +1,4 @@
-"""The rules notice each of these stories, none of which an engine may commit; and nothing in a right one."""
+"""The rules report a fault in each forbidden sequence of events, and none in a correct one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from greenroom.simulation.rules.rules import Rules
 
 @dataclass
 class Job:
-    """What a job's author might declare."""
+    """The declarations of a job."""
 
     resumable: bool = False
     max_attempts: int = 1
@@ -71,7 +71,7 @@ JOBS = {
 
 
 class Story:
-    """Tells the rules of events, one after the other, each as it might be committed."""
+    """A sequence of events that the rules read one by one, as if they were committed."""
 
     def __init__(self, max_concurrent: int = 2) -> None:
         self.now = 0.0
@@ -80,7 +80,7 @@ class Story:
         self.rules.opened(stored, JOBS.__getitem__)
         self.rules.end_instant(self.now)
 
-    def tell(self, kind: type, /, *, memos: Sequence[Any] = (), **fields: Any) -> None:
+    def add(self, kind: type, /, *, memos: Sequence[Any] = (), **fields: Any) -> None:
         before = self.rules.model.seq
         event = kind(seq=before + 1, at=0.0, by=fields.pop("by", "engine"), **fields)
         self.rules.commit(Batch(before, [event], {}, list(memos)))
@@ -97,7 +97,7 @@ class Story:
     ) -> None:
         fields = {"job": "plain", "kind": "start", "attempt": 0, "reason": None} | fields
         here = {"run": run, "handle": handle, "lane": lane}
-        self.tell(RunStateChanged, **here, from_=None, to=Status.QUEUED, place=place, **fields)
+        self.add(RunStateChanged, **here, from_=None, to=Status.QUEUED, place=place, **fields)
 
     def move(self, run: str, to: str, **fields: Any) -> None:
         known = self.rules.model.runs[run]
@@ -105,7 +105,7 @@ class Story:
         fields = {"reason": None} | now | fields
         if to == "running":
             fields = {"interactive": True} | fields
-        self.tell(RunStateChanged, **self.of(run), to=Status(to), **fields)
+        self.add(RunStateChanged, **self.of(run), to=Status(to), **fields)
 
     def begin(self, run: str, **fields: Any) -> None:
         self.move(run, "running", **{"attempt": 1} | fields)
@@ -121,10 +121,10 @@ class Story:
         return {"run": run, "handle": known.handle, "lane": known.lane}
 
     def draw_place(self, run: str, place: int) -> None:
-        self.tell(RunChanged, **self.of(run), place=place)
+        self.add(RunChanged, **self.of(run), place=place)
 
     def restart(self, **changes: Any) -> None:
-        """A crash, and a new engine that finds in the store what was told, but for the `changes`."""
+        """Crash, and open the store again; its content is what was committed, except for the `changes`."""
         self.rules.crashed()
         self.rules.opened(replace(self.stored_now(), **changes), JOBS.__getitem__)
 
@@ -167,7 +167,7 @@ def stored_run(run: ModelRun) -> StoredRun:
     )
 
 
-# Stories that break a rule, by a part of what the rules say about them.
+# Sequences of events that break a rule. `BROKEN` contains a part of the expected fault.
 
 
 def two_bodies_on_one_handle(story: Story) -> None:
@@ -181,7 +181,7 @@ def two_admitted_runs_on_one_handle(story: Story) -> None:
     story.submit("b", 2)
 
 
-def handle_freed_before_the_body_ended(story: Story) -> None:
+def handle_released_before_the_body_ended(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
     story.move("a", "failed")
@@ -209,7 +209,7 @@ def more_than_the_limit_of_a_lane(story: Story) -> None:
 
 
 def more_than_a_limit_that_was_lowered_before(story: Story) -> None:
-    story.tell(EngineChanged, max_concurrent=1, draining=False)
+    story.add(EngineChanged, max_concurrent=1, draining=False)
     story.pass_time()
     more_than_the_limit(story)
 
@@ -218,25 +218,25 @@ def more_than_a_limit_that_was_lowered_just_before(story: Story) -> None:
     story.submit("a", 1, handle="a")
     story.begin("a")
     story.submit("b", 2, handle="b")
-    story.tell(EngineChanged, max_concurrent=1, draining=False)
+    story.add(EngineChanged, max_concurrent=1, draining=False)
     story.begin("b")
 
 
 def more_than_the_limit_of_a_lane_that_was_lowered_just_before(story: Story) -> None:
     story.submit("a", 1, lane="side")
-    story.tell(LaneChanged, lane="side", limit=0, generation=0)
+    story.add(LaneChanged, lane="side", limit=0, generation=0)
     story.begin("a")
 
 
-def a_fresh_run_in_an_engine_that_drains_since_now(story: Story) -> None:
+def a_new_run_in_an_engine_that_started_to_drain_just_before(story: Story) -> None:
     story.submit("a", 1)
-    story.tell(EngineChanged, max_concurrent=2, draining=True)
+    story.add(EngineChanged, max_concurrent=2, draining=True)
     story.begin("a")
 
 
-def a_fresh_run_in_a_draining_engine(story: Story) -> None:
+def a_new_run_in_a_draining_engine(story: Story) -> None:
     story.submit("a", 1)
-    story.tell(EngineChanged, max_concurrent=2, draining=True)
+    story.add(EngineChanged, max_concurrent=2, draining=True)
     story.begin("a")
     story.pass_time()
     story.submit("b", 2, handle="b")
@@ -258,20 +258,20 @@ def a_higher_place_first_in_the_instant_of_its_submission(story: Story) -> None:
     story.pass_time()
 
 
-def a_higher_place_first_though_the_limit_has_changed(story: Story) -> None:
-    story.tell(EngineChanged, max_concurrent=0, draining=False)
+def a_higher_place_first_after_a_change_of_the_limit(story: Story) -> None:
+    story.add(EngineChanged, max_concurrent=0, draining=False)
     story.submit("a", 1, handle="a")
     story.submit("b", 2, handle="b", lane="side")
     story.pass_time()
-    story.tell(EngineChanged, max_concurrent=2, draining=False)
+    story.add(EngineChanged, max_concurrent=2, draining=False)
     story.begin("b")
     story.begin("a")
     story.pass_time()
 
 
-def a_higher_place_in_a_slot_that_was_known_to_be_free_later(story: Story) -> None:
-    """Whoever knew of the global slot knew of the room in the lane, which came before."""
-    story.tell(LaneChanged, lane="side", limit=1, generation=0)
+def a_higher_place_in_a_slot_that_was_released_later(story: Story) -> None:
+    """The slot of the lane is released before the global slot, so the run in the lane must start first."""
+    story.add(LaneChanged, lane="side", limit=1, generation=0)
     story.submit("a", 1, handle="a", lane="side")
     story.begin("a")
     story.submit("b", 2, handle="b")
@@ -279,7 +279,7 @@ def a_higher_place_in_a_slot_that_was_known_to_be_free_later(story: Story) -> No
     story.submit("c", 3, handle="c", lane="side")
     story.submit("d", 4, handle="d")
     story.pass_time()
-    story.tell(EngineChanged, max_concurrent=1, draining=False)
+    story.add(EngineChanged, max_concurrent=1, draining=False)
     story.end("a")
     story.end("b")
     story.begin("d")
@@ -289,7 +289,7 @@ def a_higher_place_in_a_slot_that_was_known_to_be_free_later(story: Story) -> No
 
 
 def a_higher_place_of_another_lane_first(story: Story) -> None:
-    story.tell(EngineChanged, max_concurrent=1, draining=False)
+    story.add(EngineChanged, max_concurrent=1, draining=False)
     story.submit("a", 1, handle="a", lane="side")
     story.submit("b", 2, handle="b")
     story.begin("b")
@@ -297,7 +297,7 @@ def a_higher_place_of_another_lane_first(story: Story) -> None:
 
 
 def a_resumed_run_behind_others(story: Story) -> None:
-    story.tell(EngineChanged, max_concurrent=1, draining=False)
+    story.add(EngineChanged, max_concurrent=1, draining=False)
     story.submit("a", 1, handle="a")
     story.begin("a")
     with story.rules.observations.waiting("a", "time", 1.0):
@@ -332,7 +332,7 @@ def a_wait_that_keeps_its_slot(story: Story) -> None:
         story.pass_time()
 
 
-def a_way_that_is_not_in_the_table(story: Story) -> None:
+def a_transition_that_is_not_in_the_table(story: Story) -> None:
     story.submit("a", 1)
     story.move("a", "succeeded")
 
@@ -346,7 +346,7 @@ def two_ends_of_one_run(story: Story) -> None:
 def a_report_of_an_older_attempt(story: Story) -> None:
     story.submit("a", 1, job="retried")
     story.begin("a")
-    story.tell(RunLog, **story.of("a"), attempt=0, text="old", level="info")
+    story.add(RunLog, **story.of("a"), attempt=0, text="old", level="info")
 
 
 def a_gap_in_the_numbers(story: Story) -> None:
@@ -355,7 +355,7 @@ def a_gap_in_the_numbers(story: Story) -> None:
 
 def a_draft_that_changes_while_locked(story: Story) -> None:
     story.submit("a", 1)
-    story.tell(HandleChanged, handle="h", params={"new": 1})
+    story.add(HandleChanged, handle="h", params={"new": 1})
 
 
 def a_place_that_was_drawn_before(story: Story) -> None:
@@ -371,31 +371,31 @@ def a_resumed_run_with_another_place(story: Story) -> None:
 
 
 def a_generation_that_jumps(story: Story) -> None:
-    story.tell(LaneChanged, lane="side", limit=1, generation=2)
+    story.add(LaneChanged, lane="side", limit=1, generation=2)
 
 
 def an_interrupt_that_is_answered_twice(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
-    story.tell(InterruptOpened, **story.of("a"), interrupt="a.1", key="1", data=None, deadline=None)
+    story.add(InterruptOpened, **story.of("a"), interrupt="a.1", key="1", data=None, deadline=None)
     for _ in range(2):
-        story.tell(InterruptClosed, **story.of("a"), interrupt="a.1", outcome="answered", answer=1)
+        story.add(InterruptClosed, **story.of("a"), interrupt="a.1", outcome="answered", answer=1)
 
 
 def an_interrupt_whose_answer_is_kept(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
     for interrupt in ("a.1", "a.2"):
-        story.tell(InterruptOpened, **story.of("a"), interrupt=interrupt, key="1", data=None, deadline=None)
-        story.tell(InterruptClosed, **story.of("a"), interrupt=interrupt, outcome="answered", answer=1)
+        story.add(InterruptOpened, **story.of("a"), interrupt=interrupt, key="1", data=None, deadline=None)
+        story.add(InterruptClosed, **story.of("a"), interrupt=interrupt, outcome="answered", answer=1)
 
 
 def an_answer_that_belongs_to_another_interrupt(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
     story.rules.replays.asks("a", (0, 0))
-    story.tell(InterruptOpened, **story.of("a"), interrupt="a.1", key="1", data="?", deadline=None)
-    story.tell(InterruptClosed, **story.of("a"), interrupt="a.1", outcome="answered", answer="yes")
+    story.add(InterruptOpened, **story.of("a"), interrupt="a.1", key="1", data="?", deadline=None)
+    story.add(InterruptClosed, **story.of("a"), interrupt="a.1", outcome="answered", answer="yes")
     story.rules.replays.was_answered("a", (0, 0), "yes")
     story.commit(Checkpoint("h", "plain", "a", 1, 1, 0))
     assert not story.rules.faults
@@ -403,13 +403,13 @@ def an_answer_that_belongs_to_another_interrupt(story: Story) -> None:
     story.rules.replays.was_answered("a", (1, 0), "yes")
 
 
-def an_interrupt_that_is_asked_again_although_it_was_answered(story: Story) -> None:
+def an_interrupt_that_is_opened_again_although_it_was_answered(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
     for id, key in (("a.1", "1"), ("a.2", "2")):
         story.rules.replays.asks("a", (0, 0))
-        story.tell(InterruptOpened, **story.of("a"), interrupt=id, key=key, data="?", deadline=None)
-        story.tell(InterruptClosed, **story.of("a"), interrupt=id, outcome="answered", answer="yes")
+        story.add(InterruptOpened, **story.of("a"), interrupt=id, key=key, data="?", deadline=None)
+        story.add(InterruptClosed, **story.of("a"), interrupt=id, outcome="answered", answer="yes")
 
 
 def a_call_for_which_two_children_succeed(story: Story) -> None:
@@ -434,39 +434,39 @@ def the_result_of_a_child_that_another_call_had(story: Story) -> None:
     story.rules.replays.was_charged("a", (1, 0), "b")
 
 
-def an_interrupt_that_is_left_open(story: Story) -> None:
+def an_interrupt_that_stays_open(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
-    story.tell(InterruptOpened, **story.of("a"), interrupt="a.1", key="1", data=None, deadline=None)
+    story.add(InterruptOpened, **story.of("a"), interrupt="a.1", key="1", data=None, deadline=None)
     story.end("a")
 
 
 def a_cancel_in_post_processing(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
-    story.tell(RunChanged, **story.of("a"), interactive=False)
+    story.add(RunChanged, **story.of("a"), interactive=False)
     story.move("a", "cancelling", reason="cancelled")
 
 
 def a_message_for_a_job_that_does_not_stream(story: Story) -> None:
     story.submit("a", 1, job="streamer")
     story.begin("a")
-    story.tell(RunMessage, **story.of("a"), message="hello")
+    story.add(RunMessage, **story.of("a"), message="hello")
 
 
 def a_message_that_is_taken_twice(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
-    story.tell(RunMessage, **story.of("a"), message="hello")
+    story.add(RunMessage, **story.of("a"), message="hello")
     taken = MessagesTaken("a", (story.rules.model.seq,))
     story.commit(taken)
-    story.commit()  # without it, the second would be the first once more, whose outcome was not known
+    story.commit()  # otherwise the second batch would count as a retry of the first, after an unknown outcome
     story.commit(taken)
 
 
 def a_signal_that_is_taken_twice(story: Story) -> None:
     story.submit("a", 1)
-    story.tell(RunSignal, **story.of("a"), key="paid", value=True)
+    story.add(RunSignal, **story.of("a"), key="paid", value=True)
     taken = MessagesTaken("a", (story.rules.model.seq,))
     story.commit(taken)
     story.commit()
@@ -476,7 +476,7 @@ def a_signal_that_is_taken_twice(story: Story) -> None:
 def a_message_that_is_not_taken_in_the_store(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
-    story.tell(RunMessage, **story.of("a"), message="hello")
+    story.add(RunMessage, **story.of("a"), message="hello")
     story.rules.observations.took("a", ["hello"], all_=True)
     story.pass_time()
 
@@ -521,14 +521,14 @@ def a_run_that_a_crash_has_lost(story: Story) -> None:
     story.restart(pending=[])
 
 
-def a_body_that_is_repeated_although_it_may_not_be(story: Story) -> None:
+def a_body_that_is_repeated_although_its_job_is_not_resumable(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
     story.restart()
     story.move("a", "suspended", reason="recovered", waiting_for="slot")
 
 
-def a_run_that_nobody_recovers(story: Story) -> None:
+def a_run_that_is_not_recovered(story: Story) -> None:
     story.submit("a", 1, job="resumable")
     story.begin("a")
     story.restart()
@@ -552,7 +552,7 @@ def an_attempt_that_a_restart_gives(story: Story) -> None:
 
 
 def a_recovered_run_behind_others(story: Story) -> None:
-    story.tell(EngineChanged, max_concurrent=1, draining=False)
+    story.add(EngineChanged, max_concurrent=1, draining=False)
     story.submit("a", 1, job="resumable", handle="a")
     story.begin("a")
     story.submit("b", 2, handle="b")
@@ -588,7 +588,7 @@ def a_death_that_is_not_counted(story: Story) -> None:
     story.pass_time()
 
 
-def two_suspects_beside_each_other(story: Story) -> None:
+def two_suspects_at_the_same_time(story: Story) -> None:
     for number, run in enumerate("ab", start=1):
         story.submit(run, number, handle=run, job="resumable")
         story.begin(run)
@@ -603,7 +603,7 @@ def two_suspects_beside_each_other(story: Story) -> None:
 
 
 def one_death_and_two(story: Story) -> None:
-    """Of the first of two suspects a body executes; the second is blamed for two deaths, and is queued."""
+    """Two suspects: the first executes; the second has two deaths, and is queued."""
     for number, run in enumerate("ab", start=1):
         story.submit(run, number, handle=run, job="resumable")
         story.begin(run)
@@ -620,7 +620,7 @@ def one_death_and_two(story: Story) -> None:
             story.pass_time()
 
 
-def a_suspect_with_two_deaths_beside_another(story: Story) -> None:
+def a_suspect_with_two_deaths_while_another_executes(story: Story) -> None:
     one_death_and_two(story)
     story.begin("b")
 
@@ -643,15 +643,15 @@ def a_run_that_executes_for_too_long(story: Story) -> None:
 
 
 def a_run_that_is_queued_for_too_long(story: Story) -> None:
-    story.tell(EngineChanged, max_concurrent=0, draining=False)
+    story.add(EngineChanged, max_concurrent=0, draining=False)
     story.submit("a", 1)
     story.rules.time_limits.submitted(story.rules.model.runs["a"], Terms(queue_timeout=2))
     for _ in range(5):
         story.pass_time()
 
 
-def a_job_that_is_gone(story: Story) -> None:
-    story.tell(EngineChanged, max_concurrent=0, draining=False)
+def a_job_that_is_no_longer_registered(story: Story) -> None:
+    story.add(EngineChanged, max_concurrent=0, draining=False)
     story.submit("a", 1, job="gone")
     story.restart()
     story.pass_time()
@@ -676,80 +676,80 @@ def a_replacement_that_was_superseded(story: Story) -> None:
 
 
 BROKEN = {
-    two_bodies_on_one_handle: "begins beside",
+    two_bodies_on_one_handle: "execute on the same handle",
     two_admitted_runs_on_one_handle: "the handle is held by",
-    handle_freed_before_the_body_ended: "its body executes still",
-    handle_kept_for_a_body_that_has_ended: "which has ended",
-    more_than_the_limit: "which is all that 2 allows",
-    more_than_the_limit_of_a_lane: "execute in its lane",
-    more_than_a_limit_that_was_lowered_before: "which is all that 1 allows",
-    more_than_a_limit_that_was_lowered_just_before: "which is all that 1 allows",
-    more_than_the_limit_of_a_lane_that_was_lowered_just_before: "which is all that 0 allows",
-    a_fresh_run_in_an_engine_that_drains_since_now: "the engine is draining",
-    a_fresh_run_in_a_draining_engine: "the engine is draining",
-    a_higher_place_first: "which comes first",
-    a_higher_place_first_in_the_instant_of_its_submission: "which comes first",
-    a_higher_place_first_though_the_limit_has_changed: "which comes first",
-    a_higher_place_in_a_slot_that_was_known_to_be_free_later: "which comes first",
-    a_higher_place_of_another_lane_first: "which comes first",
-    a_resumed_run_behind_others: "which comes first",
+    handle_released_before_the_body_ended: "its body still executes",
+    handle_kept_for_a_body_that_has_ended: "that has ended",
+    more_than_the_limit: "2 runs execute already, and the limit is 2",
+    more_than_the_limit_of_a_lane: "1 runs execute already in lane side",
+    more_than_a_limit_that_was_lowered_before: "the limit is 1",
+    more_than_a_limit_that_was_lowered_just_before: "the limit is 1",
+    more_than_the_limit_of_a_lane_that_was_lowered_just_before: "its limit is 0",
+    a_new_run_in_an_engine_that_started_to_drain_just_before: "the engine is draining",
+    a_new_run_in_a_draining_engine: "the engine is draining",
+    a_higher_place_first: "which has a lower place",
+    a_higher_place_first_in_the_instant_of_its_submission: "which has a lower place",
+    a_higher_place_first_after_a_change_of_the_limit: "which has a lower place",
+    a_higher_place_in_a_slot_that_was_released_later: "which has a lower place",
+    a_higher_place_of_another_lane_first: "which has a lower place",
+    a_resumed_run_behind_others: "which has a lower place",
     a_free_slot_and_a_run_that_waits: "a slot is free",
-    a_free_handle_and_a_run_that_waits: "is free, yet",
+    a_free_handle_and_a_run_that_waits: "is free, but runs wait in it",
     a_wait_that_keeps_its_slot: "keeps its slot",
-    a_way_that_is_not_in_the_table: "the table allows no way",
-    two_ends_of_one_run: "which ended with",
+    a_transition_that_is_not_in_the_table: "the state machine allows no transition",
+    two_ends_of_one_run: "which ended at seq",
     a_report_of_an_older_attempt: "a body reports",
-    a_gap_in_the_numbers: "the event before it was 0",
+    a_gap_in_the_numbers: "the previous seq was 0",
     a_draft_that_changes_while_locked: "the handle is locked",
-    a_place_that_was_drawn_before: "were drawn before",
-    a_resumed_run_with_another_place: "no retry that needs a place",
+    a_place_that_was_drawn_before: "a place must be higher than the last one",
+    a_resumed_run_with_another_place: "only a retry draws a new place",
     a_generation_that_jumps: "the generation was 0",
     an_interrupt_that_is_answered_twice: "the interrupt is not open",
-    an_interrupt_whose_answer_is_kept: "the answer is kept",
-    an_answer_that_belongs_to_another_interrupt: "answers another interrupt",
-    an_interrupt_that_is_asked_again_although_it_was_answered: "it was answered already",
-    a_call_for_which_two_children_succeed: "has succeeded for the same call",
-    the_result_of_a_child_that_another_call_had: "was given the result of b",
-    an_interrupt_that_is_left_open: "interrupts are left open",
-    a_cancel_in_post_processing: "takes no cancel now",
+    an_interrupt_whose_answer_is_kept: "its answer is kept",
+    an_answer_that_belongs_to_another_interrupt: "the answer to another interrupt",
+    an_interrupt_that_is_opened_again_although_it_was_answered: "was answered already",
+    a_call_for_which_two_children_succeed: "has succeeded already for the same call",
+    the_result_of_a_child_that_another_call_had: "received the result of b",
+    an_interrupt_that_stays_open: "interrupts are still open",
+    a_cancel_in_post_processing: "cannot be cancelled",
     a_message_for_a_job_that_does_not_stream: "only while it streams",
-    a_message_that_is_taken_twice: "but none waits",
-    a_signal_that_is_taken_twice: "but none waits",
-    a_message_that_is_not_taken_in_the_store: "to take, but its body",
-    an_unfinished_file_that_outlives_its_run: "left unfinished",
-    a_file_that_was_to_be_deleted: "was to delete it",
-    a_file_of_another_run_that_was_deleted: "is gone, which",
-    an_event_that_was_shown_too_early: "is not what was committed",
-    an_event_that_a_crash_has_lost: "last seq: the store was opened with 0",
-    a_run_that_a_crash_has_lost: "pending runs: the store was opened with",
-    a_body_that_is_repeated_although_it_may_not_be: "a restart must make of",
-    a_run_that_nobody_recovers: "is as it was",
+    a_message_that_is_taken_twice: "but is not waiting",
+    a_signal_that_is_taken_twice: "but is not waiting",
+    a_message_that_is_not_taken_in_the_store: "but its body expects",
+    an_unfinished_file_that_outlives_its_run: "unfinished file x.txt",
+    a_file_that_was_to_be_deleted: "was to be deleted for",
+    a_file_of_another_run_that_was_deleted: "is missing, but was finished by",
+    an_event_that_was_shown_too_early: "differs from the committed event",
+    an_event_that_a_crash_has_lost: "last seq: the store contains 0",
+    a_run_that_a_crash_has_lost: "pending runs: the store contains",
+    a_body_that_is_repeated_although_its_job_is_not_resumable: "must change to one of",
+    a_run_that_is_not_recovered: "has not changed",
     an_attempt_that_a_restart_costs: "the attempt was 1",
     an_attempt_that_a_restart_gives: "the attempt was 1",
-    a_recovered_run_behind_others: "which comes first",
-    a_lane_passed_over_whose_run_has_ended: "which comes first",
-    a_death_that_is_not_counted: "has 0 deaths after a restart, not 1",
-    two_suspects_beside_each_other: "are tried beside each other",
-    a_suspect_with_two_deaths_beside_another: "it has 2 deaths",
+    a_recovered_run_behind_others: "which has a lower place",
+    a_lane_passed_over_whose_run_has_ended: "which has a lower place",
+    a_death_that_is_not_counted: "has 0 deaths, expected 1",
+    two_suspects_at_the_same_time: "suspects execute at the same time",
+    a_suspect_with_two_deaths_while_another_executes: "it has 2 deaths",
     a_run_that_times_out_too_early: "only 1 s of 5 s had passed",
-    a_run_that_executes_for_too_long: "is past its run_timeout",
-    a_run_that_is_queued_for_too_long: "is past its queue_timeout",
-    a_job_that_is_gone: "is as it was",
-    a_run_that_is_not_replaced: "was to be replaced",
+    a_run_that_executes_for_too_long: "has exceeded its run_timeout",
+    a_run_that_is_queued_for_too_long: "has exceeded its queue_timeout",
+    a_job_that_is_no_longer_registered: "has not changed",
+    a_run_that_is_not_replaced: "is to be replaced",
     a_replacement_that_was_superseded: "was superseded",
 }
 
 
-@pytest.mark.parametrize("tell", BROKEN, ids=lambda tell: tell.__name__)
-def test_a_story_that_breaks_a_rule_is_noticed(tell):
+@pytest.mark.parametrize("happens", BROKEN, ids=lambda happens: happens.__name__)
+def test_a_sequence_of_events_that_breaks_a_rule_is_a_fault(happens):
     story = Story()
-    tell(story)
+    happens(story)
 
     assert story.rules.faults
-    assert BROKEN[tell] in story.rules.faults[0]
+    assert BROKEN[happens] in story.rules.faults[0]
 
 
-def test_a_story_that_keeps_all_rules_has_no_fault():
+def test_a_sequence_of_events_that_obeys_all_rules_has_no_fault():
     story = Story()
     story.submit("a", 1, job="resumable")
     story.begin("a")
@@ -777,7 +777,7 @@ def test_a_story_that_keeps_all_rules_has_no_fault():
     assert not story.rules.faults
 
 
-def test_a_suspect_begins_in_the_commit_by_which_the_one_before_it_is_tried():
+def test_a_suspect_can_start_in_the_commit_that_records_the_trial_of_another():
     story = Story()
     one_death_and_two(story)
     story.begin("b", memos=[Deaths("a", 1, tried=True)])
@@ -787,7 +787,7 @@ def test_a_suspect_begins_in_the_commit_by_which_the_one_before_it_is_tried():
 
 
 @pytest.mark.parametrize("frees", ["it waits", "it ends"])
-def test_a_lane_whose_slot_was_given_back_just_now_is_not_passed_over(frees: str):
+def test_a_lane_whose_slot_was_released_in_this_instant_must_not_be_passed_over(frees: str):
     story = Story()
     one_executes_and_one_waits(story)
     if frees == "it waits":
@@ -800,10 +800,10 @@ def test_a_lane_whose_slot_was_given_back_just_now_is_not_passed_over(frees: str
     story.pass_time()
 
     (fault,) = story.rules.faults
-    assert "began before run b" in fault
+    assert "started before run b" in fault
 
 
-def test_a_file_is_gone_where_a_later_run_has_replaced_and_deleted_it_in_one_instant():
+def test_a_later_run_may_replace_and_delete_a_file_in_one_instant():
     story = Story()
     story.submit("a", 1)
     story.begin("a")
@@ -820,7 +820,7 @@ def test_a_file_is_gone_where_a_later_run_has_replaced_and_deleted_it_in_one_ins
     assert not story.rules.faults
 
 
-def test_the_files_of_a_run_may_be_gone_before_its_end():
+def test_the_files_of_a_run_may_be_deleted_before_its_end():
     story = Story()
     story.submit("a", 1)
     story.begin("a")
@@ -831,12 +831,12 @@ def test_the_files_of_a_run_may_be_gone_before_its_end():
     story.rules.observations.files([], {}, at_rest=False, undeleted=())
     assert not story.rules.faults
 
-    story.end("a")  # but then it has kept its files
+    story.end("a")  # it ends as succeeded, so its files must be there
     story.rules.observations.files([], {}, at_rest=False, undeleted=())
-    assert "is gone" in story.rules.faults[0]
+    assert "is missing" in story.rules.faults[0]
 
 
-def test_a_run_that_had_crossed_its_cancel_is_being_cancelled_first_after_a_restart():
+def test_a_run_that_started_while_its_cancel_was_committed_is_cancelling_first_after_a_restart():
     story = Story()
     story.submit("a", 1, job="resumable")
     story.commit(FilesDoomed("a"))

@@ -1,4 +1,4 @@
-"""A chooser decides the order of everything, and nothing else does."""
+"""Only the chooser decides the order of tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from trio._core import _run
 
-from greenroom.simulation.determinism.scheduler import Chooser, InTurn, Scheduling, SeededChooser, Task
+from greenroom.simulation.determinism.scheduler import Chooser, RoundRobin, Scheduling, SeededChooser, Task
 
 
 def run(chooser: Chooser, main: Callable[[], object], *instruments: trio.abc.Instrument) -> None:
@@ -30,7 +30,7 @@ class Script:
     def choose(self, runnable: Sequence[Task]) -> int:
         names = [task.name for task in runnable]
         if any(len(name) > 1 for name in names):
-            return 0  # trio's own tasks, as it begins and ends
+            return 0  # trio's own tasks, at the start and the end
         self.asked.append(names)
         return next(self._indices, 0)
 
@@ -60,12 +60,12 @@ def test_every_order_of_every_step_can_be_chosen():
     assert orders == {"".join(order) for order in permutations("aabb")}
 
 
-def test_a_chooser_is_asked_only_where_there_is_a_choice_and_sees_tasks_in_the_order_of_their_spawning():
+def test_a_chooser_is_called_only_for_a_choice_and_sees_tasks_in_the_order_of_their_spawning():
     script = Script([2, 1])
     order = order_of(script)
 
     assert order == ["c", "b", "a"]
-    assert script.asked[:2] == [["a", "b", "c"], ["a", "b", "c"]]  # c goes on, if only to end
+    assert script.asked[:2] == [["a", "b", "c"], ["a", "b", "c"]]  # c runs once more, to end
     assert min(len(asked) for asked in script.asked) == 2
 
 
@@ -75,7 +75,7 @@ def test_a_seed_always_chooses_the_same():
     assert orders[0] == orders[1] == orders[2]
 
 
-def test_seeds_choose_differently_and_favour_no_order():
+def test_different_seeds_choose_different_orders_with_equal_frequency():
     orders = ["".join(order_of(SeededChooser(seed))) for seed in range(600)]
 
     counts = {order: orders.count(order) for order in set(orders)}
@@ -83,13 +83,13 @@ def test_seeds_choose_differently_and_favour_no_order():
     assert min(counts.values()) > 60  # 100, give or take
 
 
-def test_in_turn_everyone_goes_once_before_anyone_goes_again():
-    order = order_of(InTurn(), tasks=4, steps=3)
+def test_round_robin_runs_each_task_once_before_any_task_again():
+    order = order_of(RoundRobin(), tasks=4, steps=3)
 
     assert order == list("abcd") * 3
 
 
-def test_the_clock_moves_on_when_nobody_has_anything_left_to_do():
+def test_the_clock_advances_when_no_task_is_runnable():
     seen: list[tuple[float, str]] = []
 
     async def sleep(name: str, seconds: float) -> None:
@@ -113,7 +113,7 @@ def test_the_clock_moves_on_when_nobody_has_anything_left_to_do():
     assert sorted(seen) == [(1.0, "soon"), (1.0, "soon too"), (5.0, "late"), (8.0, "done")]
 
 
-def test_tasks_that_come_out_of_a_set_come_in_the_same_order_in_every_process():
+def test_tasks_from_a_set_run_in_the_same_order_in_every_process():
     program = """
 import sys, trio, trio.testing
 from greenroom.simulation.determinism.scheduler import Scheduling, SeededChooser
@@ -143,7 +143,7 @@ print(names)
     assert len(outputs) == 1
 
 
-def test_nothing_is_left_of_it_after_the_run():
+def test_the_scheduler_is_restored_after_the_run():
     order_of(SeededChooser(0))
 
     async def main() -> None:

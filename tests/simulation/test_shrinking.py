@@ -1,4 +1,4 @@
-"""A failing seed is made small by leaving steps out, as long as it fails in the same way."""
+"""A failing seed is shrunk by leaving out steps, as long as it fails in the same way."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def failure(scenario, seed: int = 1, **options) -> SimulationFailed:
 
 
 @given(st.sets(st.integers(1, 60)), st.integers(1, 60))
-def test_what_is_needed_is_found_and_nothing_else(needed: set[int], count: int):
+def test_exactly_the_needed_steps_are_found(needed: set[int], count: int):
     needed = {number for number in needed if number <= count}
     smallest = list(range(1, count + 1))
 
@@ -34,15 +34,15 @@ def test_what_is_needed_is_found_and_nothing_else(needed: set[int], count: int):
 
 
 @given(st.integers(1, 60), st.integers(0, 20))
-def test_no_more_is_tried_than_there_is_time_for(count: int, tries: int):
+def test_shrinking_ends_when_its_time_has_expired(count: int, limit: int):
     tried: list[Sequence[int]] = []
 
     def fails(kept: Sequence[int]) -> bool:
         tried.append(kept)
         return len(tried) % 3 == 0
 
-    minimize(range(1, count + 1), fails, lambda: len(tried) < tries)
-    assert len(tried) <= max(tries, 0)
+    minimize(range(1, count + 1), fails, lambda: len(tried) < limit)
+    assert len(tried) <= max(limit, 0)
 
 
 @given(st.integers(1, 40), st.randoms(use_true_random=False))
@@ -76,17 +76,17 @@ def test_a_failure_that_needs_no_step_keeps_none():
     assert shrink(failure(scenario), Game(scenario)).keep == ()
 
 
-def test_a_different_failure_is_not_taken_for_the_same():
+def test_a_different_failure_does_not_count_as_the_same():
     async def scenario(world: World) -> None:
         seen = []
         async for step in world.steps(10):
             seen.append(step.number)
-        world.check(5 in seen, "a scenario has to get through its fifth step, or it makes no sense")
-        world.check(9 not in seen, "somebody was charged twice")
+        world.check(5 in seen, "the fifth step is required by this scenario in every case")
+        world.check(9 not in seen, "a customer was charged twice")
 
     small = shrink(failure(scenario), Game(scenario))
     assert small.keep == (5, 9)
-    assert small.invariant == "somebody was charged twice"
+    assert small.invariant == "a customer was charged twice"
 
 
 def test_details_may_differ_as_long_as_the_rule_is_the_same():
@@ -94,14 +94,17 @@ def test_details_may_differ_as_long_as_the_rule_is_the_same():
         seen = []
         async for step in world.steps(10):
             seen.append(step.number)
-        told = ", ".join("one two three four five six seven eight nine ten".split()[: len(seen)])
-        world.check(4 not in seen, f"a run of ({told}) took what belongs to handle '{told}' [{{{told}}}]")
+        details = ", ".join("one two three four five six seven eight nine ten".split()[: len(seen)])
+        world.check(
+            4 not in seen,
+            f"a run of ({details}) took a slot that belongs to handle '{details}' [{{{details}}}]",
+        )
 
     small = shrink(failure(scenario), Game(scenario))
     assert small.keep == (4,)
 
 
-def test_what_was_kept_before_is_made_smaller_still():
+def test_a_failure_with_kept_steps_is_shrunk_further():
     failed = failure(needs_three_and_seven, keep=[2, 3, 7, 9])
     assert shrink(failed, Game(needs_three_and_seven)).keep == (3, 7)
 
@@ -111,7 +114,7 @@ def test_without_time_a_failure_stays_as_it_is():
     assert shrink(failed, Game(needs_three_and_seven), seconds=0) is failed
 
 
-def test_more_steps_than_the_scenario_asks_for_are_made_smaller_too():
+def test_more_steps_than_the_scenario_requests_are_shrunk_too():
     async def scenario(world: World) -> None:
         async for step in world.steps(5):
             world.check(step.number != 17, "step 17 is wrong")

@@ -1,4 +1,4 @@
-"""The walk itself: on races whose orders can be counted by hand."""
+"""The exhaustive search, on races whose orders can be counted by hand."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from greenroom.simulation import World
 from greenroom.simulation.search.exhaustive import NotRepeatable, Race, Scenario, WalkFailed, sample, walk
 
 
-def tellers(boxes: int, *, messages: int = 2, count: int = 2) -> Scenario:
-    """Tasks that put messages into channels, each its own into the next one."""
+def senders(boxes: int, *, messages: int = 2, count: int = 2) -> Scenario:
+    """A scenario in which tasks send messages to channels, in turn."""
 
     async def scenario(world: World, race: Race) -> str:
         channels = [Channel() for _ in range(boxes)]
 
-        async def tell(name: str, channel: Channel) -> None:
+        async def send(name: str, channel: Channel) -> None:
             for number in range(messages):
                 channel.send_nowait(f"{name}{number}")
                 await trio.lowlevel.checkpoint()
 
         async with race.begins() as racers:
             for number in range(count):
-                racers.start_soon(tell, "abc"[number], channels[number % boxes])
+                racers.start_soon(send, "abc"[number], channels[number % boxes])
         return " ".join("".join(channel.receive_all_nowait()) for channel in channels)
 
     return scenario
 
 
-def test_all_orders_in_which_two_can_put_two_messages_each_into_one_channel_are_walked_once():
-    walked = walk(tellers(1))
+def test_all_orders_of_two_messages_each_from_two_tasks_are_walked_once():
+    walked = walk(senders(1))
 
     assert walked.outcomes == Counter(
         dict.fromkeys(("a0a1b0b1", "a0b0a1b1", "a0b0b1a1", "b0a0a1b1", "b0a0b1a1", "b0b1a0a1"), 1)
@@ -41,62 +41,62 @@ def test_all_orders_in_which_two_can_put_two_messages_each_into_one_channel_are_
     assert walked.complete
 
 
-def test_three_that_put_one_message_each_come_in_six_orders():
-    assert len(walk(tellers(1, messages=1, count=3)).outcomes) == 6
+def test_three_tasks_with_one_message_each_have_six_orders():
+    assert len(walk(senders(1, messages=1, count=3)).outcomes) == 6
 
 
-def test_those_who_have_nothing_in_common_are_walked_in_one_order():
-    walked = walk(tellers(2))
+def test_tasks_that_share_nothing_are_walked_in_one_order():
+    walked = walk(senders(2))
 
     assert walked.outcomes == {"a0a1 b0b1": 1}
     assert walked.executions == 1
 
 
-def test_what_has_nothing_to_do_with_a_race_does_not_multiply_its_orders():
-    walked = walk(tellers(2, messages=1, count=3))  # the first and the third share a channel
+def test_a_task_outside_of_a_race_does_not_multiply_its_orders():
+    walked = walk(senders(2, messages=1, count=3))  # the first and the third share a channel
 
     assert set(walked.outcomes) == {"a0c0 b0", "c0a0 b0"}
     assert walked.executions == 2
 
 
-def test_unreduced_the_same_outcomes_come_in_many_more_orders():
-    reduced, unreduced = walk(tellers(1)), walk(tellers(1), reduced=False)
+def test_without_reduction_the_same_outcomes_need_many_more_executions():
+    reduced, unreduced = walk(senders(1)), walk(senders(1), reduced=False)
 
     assert set(unreduced.outcomes) == set(reduced.outcomes)
     assert unreduced.executions > 2 * reduced.executions
-    assert set(sample(tellers(1), 20).outcomes) <= set(reduced.outcomes)
+    assert set(sample(senders(1), 20).outcomes) <= set(reduced.outcomes)
 
 
-def test_a_walk_that_would_need_more_executions_says_so():
-    assert not walk(tellers(1), most=5).complete
+def test_a_walk_that_needs_more_executions_is_not_complete():
+    assert not walk(senders(1), most=5).complete
 
 
-def test_a_scenario_that_does_something_else_the_next_time_is_refused():
+def test_a_scenario_that_behaves_differently_the_next_time_is_refused():
     times = count()
 
     async def scenario(world: World, race: Race) -> str:
         channel = Channel()
 
-        async def tell() -> None:
+        async def send() -> None:
             channel.send_nowait("")
 
         async with race.begins() as racers:
             for _ in range(2 + next(times)):
-                racers.start_soon(tell)
+                racers.start_soon(send)
         return ""
 
     with pytest.raises(NotRepeatable):
         walk(scenario)
 
 
-def test_a_failure_says_in_which_order():
+def test_a_failure_lists_the_order_of_its_steps():
     async def scenario(world: World, race: Race) -> str:
-        outcome = await tellers(1, messages=1)(world, race)
+        outcome = await senders(1, messages=1)(world, race)
         world.check(outcome != "b0a0", "b came first")
         return outcome
 
     with pytest.raises(WalkFailed, match="b came first") as raised:
         walk(scenario)
 
-    tells = [step for step in raised.value.order if "tell" in step]
-    assert len(tells) >= 2
+    sends = [step for step in raised.value.order if "send" in step]
+    assert len(sends) >= 2

@@ -1,4 +1,4 @@
-"""Worlds, servers and clients: what a scenario can do, and what it can rely on."""
+"""Worlds, servers and clients: what scenarios can do, and what is guaranteed to them."""
 
 import contextlib
 import signal
@@ -43,7 +43,7 @@ def fails(scenario, match: str, **options) -> SimulationFailed:
 # Servers.
 
 
-def test_what_was_accepted_goes_on_after_a_crash_and_after_a_stop():
+def test_an_accepted_run_continues_after_a_crash_and_after_a_stop():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs)
         ann = world.client("ann")
@@ -63,7 +63,7 @@ def test_what_was_accepted_goes_on_after_a_crash_and_after_a_stop():
     assert (figures.lives, figures.crashes, figures.commands) == (3, 1, 2)
 
 
-def test_a_body_takes_messages_and_each_of_them_is_given_once():
+def test_a_body_takes_each_message_once():
     heard: list[object] = []
 
     async def scenario(world: World) -> None:
@@ -93,7 +93,7 @@ def test_a_body_takes_messages_and_each_of_them_is_given_once():
     assert heard == [{"number": number} for number in range(5)]
 
 
-def test_a_server_that_is_cancelled_gives_what_executes_no_time():
+def test_a_server_that_is_cancelled_gives_executing_runs_no_time():
     async def scenario(world: World) -> None:
         server = await world.serve(holding)
         ann = world.client("ann")
@@ -108,15 +108,15 @@ def test_a_server_that_is_cancelled_gives_what_executes_no_time():
     simulate(1, scenario)
 
 
-def test_a_server_that_runs_can_t_be_started_again():
+def test_a_running_server_cannot_be_started_again():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs)
         await server.start()
 
-    fails(scenario, "server is running: stop it, or crash it")
+    fails(scenario, "server is running: stop or crash it")
 
 
-def test_what_opening_an_engine_refuses_comes_out_of_serve():
+def test_serve_raises_the_errors_of_open_engine():
     async def scenario(world: World) -> None:
         with pytest.raises(GreenroomError, match="max_concurrent"):
             await world.serve(jobs, max_concurrent=-1)
@@ -124,7 +124,7 @@ def test_what_opening_an_engine_refuses_comes_out_of_serve():
     simulate(1, scenario)
 
 
-def test_servers_have_disks_of_their_own():
+def test_each_server_has_its_own_disk():
     async def scenario(world: World) -> None:
         first = await world.serve(jobs)
         second = await world.serve(jobs, name="the other")
@@ -133,7 +133,9 @@ def test_servers_have_disks_of_their_own():
         world.check(len(await ann.list_runs()) == 1, "the first has a run")
         world.check(await bob.list_runs() == [], "the other has none")
         await first.crash()
-        world.check(await (await bob.submit("nothing", handle="a")).result() == "done", "the other lives")
+        world.check(
+            await (await bob.submit("nothing", handle="a")).result() == "done", "the other still runs"
+        )
 
     simulate(1, scenario)
 
@@ -149,7 +151,7 @@ async def holds(run: Run) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_of_a_crashed_engine_nothing_goes_on_whatever_it_was_doing(seed):
+def test_no_task_of_a_crashed_engine_takes_another_step(seed):
     restless = Jobs()
     alive: list[bool] = []
 
@@ -185,7 +187,7 @@ def test_of_a_crashed_engine_nothing_goes_on_whatever_it_was_doing(seed):
 @pytest.mark.parametrize(
     ("seed", "store"), [(seed, store) for seed in range(5) for store in ("memory", "sqlite")]
 )
-def test_what_unwinds_after_a_crash_reaches_nothing(seed, store):
+def test_a_body_that_unwinds_after_a_crash_has_no_effect(seed, store):
     stubborn = Jobs()
     unwound: list[str] = []
 
@@ -200,9 +202,9 @@ def test_what_unwinds_after_a_crash_reaches_nothing(seed, store):
                 finally:
                     unwound.append("begins")
                     with trio.CancelScope(shield=True):
-                        await run.log("said after death")
-                        await run.save_checkpoint("saved after death")
-                        unwound.append("could speak")
+                        await run.log("logged after the crash")
+                        await run.save_checkpoint("saved after the crash")
+                        unwound.append("continued")
 
         ann = world.client("ann")
         ticket = await ann.submit("stubborn", handle="a")
@@ -212,7 +214,7 @@ def test_what_unwinds_after_a_crash_reaches_nothing(seed, store):
         await server.start()
         await trio.sleep(1)
         said = [event for event in await ann.history(ticket.id) if isinstance(event, RunLog)]
-        world.check(not said, f"it said {said}")
+        world.check(not said, f"it logged {said}")
 
     simulate(seed, scenario, store=store)
 
@@ -235,7 +237,7 @@ def test_a_body_that_swallows_every_cancellation_dies_with_its_process():
         await trio.sleep(1)
         await server.crash()
         await server.start()
-        await trio.sleep(1)  # its files are looked for beside its actor
+        await trio.sleep(1)  # its files are searched for in another task
         run = await ann.get_run(ticket.id)
         world.check((run.status, run.reason) == ("failed", "crashed"), f"it is {run}")
 
@@ -250,7 +252,7 @@ def test_a_crash_while_the_engine_is_being_stopped_and_while_it_starts():
             nursery.start_soon(server.stop)
             await trio.sleep(5)
             await server.crash()
-        world.check(trio.current_time() == 5, "it did not get its ten seconds")
+        world.check(trio.current_time() == 5, "it did not wait for its ten seconds")
         server.disk.delay = (2, 2)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(start_in_vain, server)
@@ -269,7 +271,7 @@ def test_a_crash_while_the_engine_is_being_stopped_and_while_it_starts():
 # Clients.
 
 
-def test_a_client_is_told_that_the_server_is_down_and_survives_that():
+def test_a_client_raises_unavailable_while_the_server_is_down():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs)
         ann = world.client("ann")
@@ -277,12 +279,12 @@ def test_a_client_is_told_that_the_server_is_down_and_survives_that():
         with pytest.raises(Unavailable, match="server is down"):
             await ann.submit("nothing", handle="a")
         await server.start()
-        world.check(await (await ann.submit("nothing", handle="a")).result() == "done", "it is back")
+        world.check(await (await ann.submit("nothing", handle="a")).result() == "done", "it works again")
 
     simulate(1, scenario)
 
 
-def test_whoever_waits_for_an_answer_when_the_server_dies_is_told_so():
+def test_a_call_raises_unavailable_if_the_server_dies_meanwhile():
     async def scenario(world: World) -> None:
         server = await world.serve(jobs)
         ann = world.client("ann")
@@ -307,7 +309,9 @@ def test_whoever_waits_for_an_answer_when_the_server_dies_is_told_so():
             nursery.start_soon(follow)
             await trio.sleep(1)
             await server.crash()
-        world.check(len(outcomes) == 2 and all("has died" in one for one in outcomes), f"told: {outcomes}")
+        world.check(
+            len(outcomes) == 2 and all("died during the call" in one for one in outcomes), f"got {outcomes}"
+        )
 
     simulate(1, scenario)
 
@@ -333,7 +337,7 @@ def test_a_client_follows_events_until_the_server_stops():
     assert shown[:2] == ["ann", "engine"]
 
 
-def test_every_command_is_in_the_trace_with_what_came_of_it():
+def test_every_command_is_in_the_trace_with_its_result():
     async def scenario(world: World) -> None:
         await world.serve(jobs, max_concurrent=1)
         ann = world.client("ann")
@@ -391,10 +395,10 @@ def test_the_messages_between_actors_are_in_the_trace_but_not_in_its_text():
     assert "Started" not in trace.text()
 
 
-# What fails.
+# Failures.
 
 
-def test_a_check_that_does_not_hold_fails_with_its_text():
+def test_a_check_that_is_false_fails_with_its_text():
     async def scenario(world: World) -> None:
         world.check(1 + 1 == 2, "arithmetics")
         world.check(1 + 1 == 3, "one and one is not three")
@@ -427,7 +431,7 @@ def test_a_check_in_a_body_fails_the_simulation_and_not_just_the_run():
         (lambda: 1 / 0, "small_enough: ZeroDivisionError"),
     ],
 )
-def test_an_invariant_is_looked_at_whenever_everything_rests(broken, match):
+def test_an_invariant_is_checked_whenever_no_task_is_runnable(broken, match):
     async def scenario(world: World) -> None:
         now = [0]
 
@@ -443,7 +447,7 @@ def test_an_invariant_is_looked_at_whenever_everything_rests(broken, match):
     assert failed.figures.simulated_seconds == 4
 
 
-def test_what_a_scenario_raises_is_the_failure():
+def test_an_error_of_the_scenario_is_the_failure():
     async def scenario(world: World) -> None:
         await world.serve(jobs)
         raise LookupError("nothing to see")
@@ -452,7 +456,7 @@ def test_what_a_scenario_raises_is_the_failure():
     assert isinstance(failed.__cause__, LookupError)
 
 
-def test_an_engine_that_crashes_by_itself_is_a_failure(monkeypatch):
+def test_an_engine_that_stops_with_an_error_is_a_failure(monkeypatch):
     publishes, up = Stream.publish, trio.Event()
 
     def publish(self, events) -> None:
@@ -469,24 +473,24 @@ def test_an_engine_that_crashes_by_itself_is_a_failure(monkeypatch):
     fails(scenario, "the engine stopped with RuntimeError: a bug in the engine")
 
 
-def test_a_fault_that_the_rules_find_in_what_is_committed_is_a_failure(monkeypatch):
+def test_a_fault_in_a_commit_is_a_failure(monkeypatch):
     commits = Rules.commit
 
     def commit(self, batch) -> None:
         commits(self, batch)
         if any(isinstance(event, RunLog) for event in batch.events):
-            self.faults.append("nothing must be said")
+            self.faults.append("no body may log")
 
     async def scenario(world: World) -> None:
         await world.serve(jobs)
         monkeypatch.setattr(Rules, "commit", commit)
         await (await world.client("ann").submit("says", handle="a")).result()
 
-    failed = fails(scenario, "nothing must be said")
+    failed = fails(scenario, "no body may log")
     assert [entry.kind for entry in failed.trace.entries[-2:]] == ["event", "fault"]
 
 
-def test_rules_that_stumble_are_a_failure_too(monkeypatch):
+def test_rules_that_raise_are_a_failure_too(monkeypatch):
     def commit(self, batch) -> None:
         raise LookupError("no such run")
 
@@ -495,7 +499,7 @@ def test_rules_that_stumble_are_a_failure_too(monkeypatch):
         monkeypatch.setattr(Rules, "commit", commit)
         await world.client("ann").submit("nothing", handle="a")
 
-    fails(scenario, "the rules stumble: LookupError: no such run")
+    fails(scenario, "a check of the rules raised LookupError: no such run")
 
 
 async def in_the_scenario(world: World) -> None:
@@ -532,7 +536,7 @@ async def between_tasks(world: World) -> None:
 
 
 @pytest.mark.parametrize("scenario", [in_the_scenario, in_a_task_of_the_scenario, in_a_body, between_tasks])
-def test_ctrl_c_ends_a_simulation_at_once_wherever_it_comes(scenario):
+def test_ctrl_c_ends_a_simulation_immediately_in_any_code(scenario):
     with pytest.raises(KeyboardInterrupt):
         simulate(1, scenario)
 
@@ -543,7 +547,7 @@ async def nothing_happens(world: World) -> None: ...
 
 
 def test_simulations_are_fast():
-    """The figure that is promised is 2,000 commands per second; this leaves room for a busy machine."""
+    """The documented figure is 2,000 commands per second; this leaves room for a busy machine."""
 
     async def scenario(world: World) -> None:
         await world.serve(jobs, max_concurrent=4)

@@ -1,1 +1,1 @@
-"""What makes a simulation the same each time: one seed for the clock, the scheduler and all chance."""
+"""Determinism: the clock, the scheduler and all random numbers of a simulation depend on one seed."""

@@ -1,15 +1,15 @@
 """The guard: a simulation fails when code under test touches the real world.
 
-Real time, real randomness, files, threads, sockets and processes would make two runs of one seed differ.
-Whoever uses them is told so where it happens, and the simulation ends with a text that names what was
-touched, and from where. Python's own audit events tell of files, sockets and processes; the functions of
-time, randomness and threads are exchanged while a simulation lasts.
+Real time, real randomness, files, threads, sockets and processes would make two simulations of one seed
+differ. Code that uses them gets a `RealWorldTouched` at that place, and the simulation fails with a message
+that names what was touched, and where. Python's audit events report files, sockets and processes; the
+functions for time, randomness and threads are replaced during a simulation.
 
-Let through are imports, the lines of source that tracebacks show, and log records (with the world's time).
+Allowed are imports, reading source lines for tracebacks, and log records (with the world's time).
 The masks of WebSocket frames are drawn from the seed.
-Not noticed are: what was opened before the simulation began; a function of time or randomness that is kept in
-an object or a default value; what C libraries do by themselves; and when the garbage collector runs the
-finalizers of cycles, which the simulation makes regular, but not for the code under test's own caches.
+Not detected are: anything opened before the simulation started; a function for time or randomness that is
+kept in an object or a default value; what C libraries do internally; and the time at which the garbage
+collector finalizes cycles, which the simulation makes regular, except for caches of the code under test.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _WATCHED = frozenset(
     shutil.copyfile shutil.move shutil.rmtree glob.glob
     """.split()
 )
-"""The audit events of the real world."""
+"""The audit events that report a use of the real world."""
 
 _WITH_FILES = frozenset({"importlib", "zipimport", "linecache", "warnings", "logging"})
-"""Who may open files: whatever has one of these modules on its stack."""
+"""Code may open files if one of these modules is on its stack."""
 
 _STDLIB = os.path.realpath(sysconfig.get_path("stdlib"))
 
 
 class RealWorldTouched(RuntimeError):
-    """Code under test has left the simulation."""
+    """Code under test used real time, randomness, files, threads or sockets in a simulation."""
 
 
 class Guard:
-    """One simulation's guard. `report` is told what was touched."""
+    """The guard of one simulation. It calls `report` with a text about what was touched."""
 
     def __init__(self, report: Callable[[str], None], wall_clock: Callable[[], float], dice: Random) -> None:
         self.wall_clock = wall_clock
@@ -59,11 +59,11 @@ class Guard:
 
     @property
     def watches_here(self) -> bool:
-        """Whether this is code under test: in the simulation's thread, and not the guard's own doing."""
+        """Whether code under test is running: in the simulation's thread, and not in the guard itself."""
         return not self._reporting and threading.get_ident() == self._thread
 
     def touched(self, what: str, frame: types.FrameType) -> RealWorldTouched:
-        """Report it; returns what to raise."""
+        """Report a use of the real world; returns the exception to raise."""
         self._reporting = True
         try:
             text = f"{_place(frame, what)}: {_advice(what)}"
@@ -73,11 +73,11 @@ class Guard:
             self._reporting = False
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """One of the watched events happens."""
+        """Handle one of the watched audit events."""
         if event in ("open", "sqlite3.connect") and arguments[0] in _HARMLESS:
             return
         if event == "open" and isinstance(arguments[0], int):
-            return  # it is open already
+            return  # a file descriptor: the file is open already
         frame = sys._getframe(2)
         if not _on_stack(frame, _WITH_FILES):
             named = f"{event}({arguments[0]!r})" if arguments and isinstance(arguments[0], str) else event
@@ -85,10 +85,10 @@ class Guard:
 
 
 _ADVICE = {
-    ("time.", "datetime."): "take time from trio.current_time(), trio.sleep() or the world's clock",
-    ("random.", "os.urandom", "uuid."): "take randomness from a random.Random that the world has seeded",
-    ("open", "os.", "shutil.", "tempfile.", "glob."): "there are no files but those of run.open_file()",
-    ("threads",): "there are no threads: call the function where it is needed",
+    ("time.", "datetime."): "use trio.current_time(), trio.sleep() or world.clock",
+    ("random.", "os.urandom", "uuid."): "use a random.Random that the world has seeded (world.random)",
+    ("open", "os.", "shutil.", "tempfile.", "glob."): "the only files are those of run.open_file()",
+    ("threads",): "there are no threads: call the function directly",
 }
 
 
@@ -96,7 +96,7 @@ def _advice(what: str) -> str:
     for beginnings, advice in _ADVICE.items():
         if what.startswith(beginnings):
             return f"in a simulation, {advice}"
-    return "a simulation has none of that: give it to the code from outside"
+    return "not available in a simulation: pass a substitute to the code under test"
 
 
 _HARMLESS = frozenset({":memory:"})
@@ -107,12 +107,12 @@ _hooked = False
 
 @contextmanager
 def guarded(report: Callable[[str], None], wall_clock: Callable[[], float], dice: Random) -> Iterator[None]:
-    """Watch this thread while the block lasts. `report` is told of the first thing touched, and of each more;
-    whoever touches gets a `RealWorldTouched`."""
+    """Watch this thread while the block lasts. Each use of the real world calls `report`, and raises
+    `RealWorldTouched` in the code that did it."""
     global _active, _hooked
     assert _active is None, "a process can have one guard at a time"
     if not _hooked:
-        sys.addaudithook(_audit)  # it stays for as long as the process lives, and sleeps
+        sys.addaudithook(_audit)  # cannot be removed; it does nothing while no guard is active
         _hooked = True
     _active = Guard(report, wall_clock, dice)
     try:
@@ -128,7 +128,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _frames(frame: types.FrameType) -> Iterator[types.FrameType]:
-    """The frames of this step of this task, from the innermost on."""
+    """The frames of this step of this task, innermost first."""
     at: types.FrameType | None = frame
     while at is not None and at.f_code.co_name != "unrolled_run":
         yield at
@@ -140,7 +140,7 @@ def _on_stack(frame: types.FrameType, packages: frozenset[str]) -> bool:
 
 
 def _place(frame: types.FrameType, what: str) -> str:
-    """Who has touched it: the innermost code that is not Python's own, nor trio's."""
+    """Describe which code touched it: the innermost frame outside the standard library and trio."""
     through = ""
     for at in _frames(frame):
         package, file = package_of(at), at.f_code.co_filename
@@ -148,4 +148,4 @@ def _place(frame: types.FrameType, what: str) -> str:
             through = f" through {package}.{at.f_code.co_name}"
             continue
         return f"{file}:{at.f_lineno}, in {at.f_code.co_name}, touches {what}{through}"
-    return f"somebody touches {what}{through}"
+    return f"unknown code touches {what}{through}"

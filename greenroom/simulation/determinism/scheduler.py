@@ -1,14 +1,15 @@
-"""Control over trio's scheduler: which of the tasks that could go on next does go on.
+"""Control over trio's scheduler: which of the runnable tasks runs next.
 
-Trio runs what is runnable in batches, in an order that is arbitrary by its own account. Here its queue is
-replaced by one that hands out a single task at a time, and has a *chooser* say which. So every order in which
-the steps of tasks can follow each other is possible, and the chooser alone decides which it is: the tasks are
-put before it in the order in which they were spawned, whatever sets and addresses they came from.
+Trio runs runnable tasks in batches, in an order that its documentation calls arbitrary. This module replaces
+its queue by one that hands out a single task at a time; a *chooser* decides which. So every order of the
+tasks' steps is possible, and only the chooser decides which one happens: it sees the runnable tasks in the
+order in which they were spawned, independently of sets and addresses.
 
     trio.run(main, clock=MockClock(autojump_threshold=0), instruments=[Scheduling(SeededChooser(seed))])
 
-It begins before the first task exists and ends with that run; nothing of trio is patched, and its own dice
-have nothing left to decide. What remains outside is real I/O, which a simulation has none of.
+The instrument starts before the first task exists and ends with that trio run. No code of trio is patched;
+trio's own random shuffling has nothing left to shuffle. Real I/O stays outside of this control; a simulation
+has none.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ _spawned = attrgetter("_counter")
 
 
 class Chooser(Protocol):
-    """Who goes next. Asked only where there is a choice."""
+    """Decides which task runs next. Called only if two or more tasks are runnable."""
 
     def choose(self, runnable: Sequence[Task]) -> int:
-        """The index of the task that goes on, of two or more, which stand in the order of their spawning.
-        Keep no reference to the sequence: it is the queue itself. What is raised here breaks trio."""
+        """Return the index of the task that runs next. The tasks are in the order of their spawning.
+
+        Keep no reference to the sequence: it is the queue itself. An exception raised here breaks trio."""
 
 
 class SeededChooser:
-    """Any of them, each as likely; the same ones for the same seed."""
+    """Choose any task, each with the same probability; the same seed gives the same choices."""
 
     def __init__(self, seed: int | str) -> None:
         self._seed = seed
@@ -46,12 +48,12 @@ class SeededChooser:
         return int(self._random() * len(runnable))
 
     def begin(self, chapter: int) -> None:
-        """From here on choose as for this chapter, whatever was chosen before it."""
+        """Start a chapter: the choices from here on do not depend on those before it."""
         self._random = Random(f"{self._seed}/{chapter}").random
 
 
-class InTurn:
-    """One after the other in the order of their spawning, and round again: plain and fair."""
+class RoundRobin:
+    """Choose tasks round-robin, in the order of their spawning."""
 
     def __init__(self) -> None:
         self._last = -1
@@ -63,8 +65,8 @@ class InTurn:
 
 
 class Scheduling(trio.abc.Instrument):
-    """The instrument that gives a run of trio to a chooser. One that is an instrument itself becomes one of
-    that run."""
+    """An instrument that puts a chooser in control of a trio run. A chooser that is an instrument itself is
+    added to the run's instruments."""
 
     def __init__(self, chooser: Chooser) -> None:
         self._chooser = chooser
@@ -78,10 +80,10 @@ class Scheduling(trio.abc.Instrument):
 
 
 class _Queue:
-    """Stands in for the queue of trio's loop, which does just this: `append` to it in `reschedule`; look
-    whether it is empty, or how long it is; and take the next batch by `list(queue)` and `queue.clear()`.
+    """Replaces the queue of trio's loop, which uses exactly these operations: `append` in `reschedule`; tests
+    for emptiness and length; and `list(queue)` with `queue.clear()` to take the next batch.
 
-    Reading it takes the next task out, so the batch is that one and there is nothing left to clear.
+    Iterating takes the next task out, so the batch is that one task, and nothing remains to be cleared.
     """
 
     def __init__(self, chooser: Chooser) -> None:

@@ -1,7 +1,7 @@
-"""What makes a run of trio the same each time: a clock that moves on by itself, and nothing left to chance.
+"""A repeatable trio run: a clock that advances by itself, and no other source of chance.
 
-`schedule.py` decides which task goes next. Here stand the other places where trio's behaviour would depend on
-addresses, on the machine's clock, or on when Python happens to look for garbage.
+`scheduler.py` decides which task runs next. This module covers the other places where trio's behaviour would
+depend on addresses, on the machine's clock, or on the time of a garbage collection.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ import trio
 from trio._core import _run
 
 _MOST_LOOKS = 20_000_000
-"""At the clock, in one instant: each step of a task takes one. Whoever needs more never rests."""
+"""The limit of reads of the clock in one instant, about one for each step of a task. Tasks that need more are
+taken for a loop that never waits."""
 
 _COLLECTED_EVERY = 200_000
-"""Looks at the clock between two collections of garbage."""
+"""Reads of the clock between two garbage collections."""
 
 
 class SimulatedClock(trio.abc.Clock):
-    """A clock that stands still while any task has something to do, and then jumps to the next deadline.
+    """A clock that stops while any task is runnable, and then jumps to the next deadline.
 
-    `before_jump` is called when everything rests and the clock is about to move, `stuck` when there is no
-    deadline to move to, or when tasks never rest. After `stuck` was called, something must be able to go on.
+    It calls `before_jump` when no task is runnable and the clock is about to jump, and `stuck` when there is
+    no deadline to jump to, or when the tasks never stop being runnable. `stuck` must make some task runnable.
     """
 
     def __init__(self, before_jump: Callable[[], None], stuck: Callable[[str], None]) -> None:
@@ -48,17 +49,17 @@ class SimulatedClock(trio.abc.Clock):
             gc.collect(1)
             if self._looked >= _MOST_LOOKS:
                 self._looked = 0
-                self._stuck("there is always some task that goes on, so that the clock can't move")
+                self._stuck("some task is always runnable, so the clock cannot advance")
         return self.now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Asked by trio's loop when no task can go on."""
+        """Called by trio's loop when no task is runnable."""
         runner = _run.GLOBAL_RUN_CONTEXT.runner
         if runner.waiting_for_idle or runner.entry_queue.size():
-            return math.inf  # somebody goes on without the clock: trio's own end, or Ctrl-C
+            return math.inf  # a task continues without the clock: at the end of the trio run, or after Ctrl-C
         if deadline > self.now:
             if deadline == math.inf:
-                self._stuck("everything waits for what never comes")
+                self._stuck("deadlock: every task waits, and none has a deadline")
             else:
                 self._before_jump()
                 if not runner.runq:
@@ -69,13 +70,13 @@ class SimulatedClock(trio.abc.Clock):
 
 @contextmanager
 def determined(seed: str) -> Iterator[None]:
-    """Take chance out of trio and of the garbage collector while the block lasts."""
+    """Make trio and the garbage collector deterministic while the block lasts."""
     dice = _run._r.getstate()
     collects = gc.isenabled()
     numbers = itertools.count()
-    gc.disable()  # what finalizers do would happen at any time; the clock collects in its own rhythm
+    gc.disable()  # finalizers would run at any time; the clock collects at regular intervals instead
     _run._r.seed(seed)
-    # Of two deadlines at the same time, the one set first comes first, not the one at the lower address.
+    # Of two equal deadlines, the one that was set first expires first, not the one at the lower address.
     vars(_run)["id"] = lambda thing: next(numbers)
     try:
         yield
@@ -87,5 +88,5 @@ def determined(seed: str) -> Iterator[None]:
 
 
 def derived(seed: int | str, *names: object) -> Random:
-    """A source of randomness of its own for each name, so that one doesn't disturb the other."""
+    """A separate source of random numbers for each name, so that they do not influence each other."""
     return Random("/".join(map(str, (seed, *names))))

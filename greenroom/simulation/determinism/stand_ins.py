@@ -1,7 +1,7 @@
-"""Stand-ins for the functions of time, randomness and threads, which tell a watcher when they are called.
+"""Stand-ins for the functions for time, randomness and threads, which report each call to the guard.
 
-They are put where the real functions are, and where modules of the code under test have imported them to,
-for as long as a guard watches. Whoever keeps one beyond that keeps the real function in effect.
+While a guard watches, they replace the real functions, also in modules of the code under test that have
+imported them by name. A stand-in that is kept longer behaves like the real function.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ _TIME = """
     thread_time thread_time_ns clock_gettime clock_gettime_ns sleep
     """.split()
 _TIME_BY_DEFAULT = {"localtime": 1, "gmtime": 1, "ctime": 1, "asctime": 1, "strftime": 2}
-"""Functions that tell the present time when they are given less than so many arguments."""
+"""Functions that return the present time if they are called with fewer arguments than this."""
 
 _WITH_CLOCKS = frozenset(
     """
     logging trio sqlalchemy threading queue hypothesis _pytest pluggy coverage importlib prometheus_client
     """.split()
 )
-"""Who may look at a clock: modules of these packages."""
+"""Modules of these packages may read a clock."""
 
 _WITH_DICE = frozenset({"wsproto"})
-"""Who may draw bytes, which come from the simulation's seed: the masks of WebSocket frames must be random."""
+"""Modules of these packages may draw random bytes, which then come from the simulation's seed: wsproto masks
+WebSocket frames with them."""
 
 
 _watcher: Guard | None = None
@@ -50,7 +51,7 @@ _watcher: Guard | None = None
 
 @contextmanager
 def exchanged(watcher: Guard) -> Iterator[None]:
-    """Have the stand-ins in the place of the real functions while the block lasts."""
+    """Replace the real functions by the stand-ins while the block lasts."""
     global _watcher
     with ExitStack() as undo:
         for exchange in _EXCHANGES:
@@ -70,7 +71,7 @@ def _stop_watching() -> None:
 
 
 class _Exchange(NamedTuple):
-    """What stands in for what, and how to put either in its place."""
+    """A real function, its stand-in, and a function that installs either of them."""
 
     real: Any
     stand_in: Any
@@ -82,7 +83,7 @@ def _watches() -> Guard | None:
 
 
 def _stand_in(what: str, real: Any, enough: int | None = None) -> Callable[..., Any]:
-    """A function that is `real` for whoever isn't watched, or gives it `enough` arguments."""
+    """A stand-in that calls `real` if the caller is not watched, or passes at least `enough` arguments."""
 
     def stand_in(*arguments: Any, **options: Any) -> Any:
         watcher = _watches()
@@ -99,7 +100,7 @@ def _stand_in(what: str, real: Any, enough: int | None = None) -> Callable[..., 
 
 
 def _seed(source: random.Random, a: Any = None, *arguments: Any, **options: Any) -> None:
-    """`random.Random.seed`, which without a seed takes one from the system."""
+    """`random.Random.seed`, which without an argument takes a seed from the operating system."""
     watcher = _watches()
     if a is None and watcher is not None:
         raise watcher.touched("random.Random()", sys._getframe(1))
@@ -110,7 +111,7 @@ _real_seed = random.Random.seed
 
 
 def _now(name: str, real: Any) -> Any:
-    """A class method of `datetime` that tells the present time."""
+    """A stand-in for a class method of `datetime` that returns the present time."""
 
     def now(kind: type[datetime.datetime], *arguments: Any, **options: Any) -> Any:
         watcher = _watches()
@@ -126,7 +127,7 @@ def _in_python(owner: Any, name: str, stand_in: Any) -> _Exchange:
 
 
 def _in_c(owner: type, name: str) -> _Exchange:
-    """For a class that is written in C, whose attributes Python does not let anyone set."""
+    """For a class that is written in C: Python does not allow setting its attributes."""
     [attributes] = gc.get_referents(owner.__dict__)
 
     def put(value: Any) -> None:
@@ -162,7 +163,7 @@ _STAND_INS = {id(exchange.real): exchange for exchange in _EXCHANGES}
 
 
 class _Imports(NamedTuple):
-    """Where a module held real functions when it had so many names."""
+    """The names under which a module contained real functions, when it had `names` names in all."""
 
     module: types.ModuleType
     names: int
@@ -173,7 +174,7 @@ _imports: dict[str, _Imports] = {}
 
 
 def _imported() -> Iterator[tuple[dict[str, Any], str, Any]]:
-    """Where modules under test hold real functions, because they said `from time import time`."""
+    """The places where modules under test contain real functions, because of `from time import time`."""
     for name, module in list(sys.modules.items()):
         if not isinstance(module, types.ModuleType):
             continue
@@ -193,10 +194,10 @@ def _look_into(name: str, module: types.ModuleType) -> _Imports:
 
 def _is_under_test(module: str) -> bool:
     package = module.partition(".")[0]
-    ours = module.startswith(__package__)
-    return not ours and package not in sys.stdlib_module_names and package not in _WITH_CLOCKS
+    own = module.startswith(__package__)
+    return not own and package not in sys.stdlib_module_names and package not in _WITH_CLOCKS
 
 
 def package_of(frame: types.FrameType) -> str:
-    """The package that the code of a frame belongs to."""
+    """The top-level package of a frame's code."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0].removeprefix("_frozen_")

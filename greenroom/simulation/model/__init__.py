@@ -1,1 +1,1 @@
-"""What the engine must be like, as plain data that the rules compare it with."""
+"""The model: the state that the engine must be in, as plain data that the rules compare the engine with."""

@@ -1,7 +1,7 @@
-"""What the committed events have told so far: runs, handles and lanes as plain data.
+"""The state that follows from the committed events: runs, handles and lanes as plain data.
 
-The rules read it and write it; nothing here judges. It is kept without `protocol.fold`, so that a mistake in
-the fold shows as a difference.
+The rules read and write it; this module checks nothing. It does not use `protocol.fold`, so that a bug in the
+fold shows up as a difference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXECUTES = frozenset({Status.RUNNING, Status.CANCELLING})
 
 
 class ModelRun:
-    """A run as far as events have told of it."""
+    """The state of one run, derived from its events."""
 
     def __init__(self, event: RunStateChanged) -> None:
         self.id = event.run
@@ -32,33 +32,33 @@ class ModelRun:
         self.status = event.to
         self.reason = event.reason
         self.attempt = 0
-        self.next_attempts: Collection[int] = (1,)  # what the next attempt may be called
+        self.next_attempts: Collection[int] = (1,)  # the allowed numbers of the next attempt
         self.place: int | None = None
         self.holds_slot = False
-        self.has_body = False  # or had one until the process died, and nothing else is committed yet
-        self.waits_for_slot = False  # suspended, with nothing else to wait for
-        self.drew_place = False  # for a retry that has not begun yet
-        self.called = False  # a child, since it executes
+        self.has_body = False  # or had one until the process died, and nothing was committed since
+        self.waits_for_slot = False  # suspended, and waits for nothing except a slot
+        self.drew_place = False  # for a retry that has not started yet
+        self.called = False  # it has called a child in this execution
         self.restored = False  # by a restart, and has not executed since
-        self.superseded = False  # a newer run came to replace the one that this one came to replace
+        self.superseded = False  # a newer run replaces the run that this one was to replace
         self.flags = {"interactive": False, "streaming": False, "compacting": False}
-        self.asked: list[str] = []  # all interrupts that it has ever asked
-        self.interrupts: dict[str, str] = {}  # the open ones: their keys
+        self.interrupt_ids: list[str] = []  # of all interrupts that it has opened
+        self.interrupts: dict[str, str] = {}  # the key of each open interrupt, by id
         self.answers: dict[str, Any] = {}  # by key; those since the last checkpoint
         self.data: dict[str, Any] = {}  # of all interrupts
         self.messages: dict[int, Any] = {}  # those that its body has not taken: by seq
-        self.deaths = 0  # processes that died while they executed it, as far as that is kept
-        self.tried = False  # since the last of them
-        self.counted = 0  # its deaths, with the one that the last restart must count
+        self.deaths = 0  # how many processes died while they executed it, as far as the store counts them
+        self.tried = False  # executed again since the last of these deaths
+        self.counted = 0  # its deaths, including the one that the last restart must count
         self.doomed = False  # its finished files are to be deleted
         self.fate: Collection[tuple[Status, str | None]] | None = None  # what a restart must make of it
         self.created_in = event.seq
         self.ended_in: int | None = None
         self.terms = Terms()
         self.submitted_at = self.attempt_at = 0.0  # trio's time
-        self.executed = 0.0  # seconds of this attempt, but for its present slot
+        self.executed = 0.0  # seconds that this attempt has executed, without the time in its present slot
         self.executes_since: float | None = None
-        self.aged = False  # its submission was before a restart, or may have been before an outage
+        self.aged = False  # submitted before a restart, or possibly before an outage
         self.statuses: list[tuple[int, Status]] = [(event.seq, event.to)]
 
     @property
@@ -67,16 +67,16 @@ class ModelRun:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether a process may have died because of it: no two such runs may execute beside each other."""
+        """Whether it may be the reason that a process died. Only one such run may execute at a time."""
         return self.deaths > 0 and not self.tried and not self.ended
 
     @property
     def walks(self) -> bool:
-        """Whether it walks a flow, and so takes signals, not messages."""
+        """Whether it walks a flow, and therefore takes signals instead of messages."""
         return self.job == "flow"
 
     @property
-    def stands_in_queue(self) -> bool:
+    def is_in_queue(self) -> bool:
         """Whether it has a place in its lane's queue now."""
         return self.place is not None and (self.status is Status.QUEUED or self.waits_for_slot)
 
@@ -92,22 +92,22 @@ class ModelRun:
 
 
 class ModelHandle:
-    """A handle: who holds it, who waits in it, and its draft."""
+    """A handle: the run that holds it, the runs that wait in it, and its draft."""
 
     def __init__(self) -> None:
         self.holder: str | None = None
         self.waiting: list[str] = []
-        self.replacing: list[str] = []  # those of them that came to replace the holder
+        self.replacing: list[str] = []  # the waiting runs that are to replace the holder
         self.draft: Any = None
         self._holders: list[tuple[int, str | None]] = [(0, None)]
 
     def hold(self, seq: int, run: str | None) -> None:
-        """It is taken, or free again, from this seq on."""
+        """Record that `run` holds the handle from this seq on (`None`: no run does)."""
         self.holder = run
         self._holders.append((seq, run))
 
     def held_by(self, since: int, until: int) -> set[str | None]:
-        """Who held it at some time between two seqs."""
+        """The runs that held it at some time between two seqs."""
         return values(self._holders, since, until)
 
 
@@ -120,7 +120,7 @@ class ModelLane:
 
 
 class ModelState:
-    """Everything that was told."""
+    """The state of one store: everything that follows from its committed events."""
 
     def __init__(self) -> None:
         self.epoch: str | None = None
@@ -134,9 +134,9 @@ class ModelState:
         self.checkpoints: dict[tuple[str, str], tuple[str, Any]] = {}  # by handle and job: run and value
         self.requests: dict[str, str] = {}  # by request id: the run
         self.made_for: dict[str, dict[str, None]] = {}  # by request id: all runs that it has ever made
-        self.disturbed = -math.inf  # when the disk last took time, or failed, in trio's time
-        self.deleting: Collection[str] = ()  # the runs of which files are being deleted, which may take long
-        self.recorded: set[tuple[str, str]] = set()  # runs and the paths of files that they have finished
+        self.disturbed = -math.inf  # when the disk was last slow, or failed, in trio's time
+        self.deleting: Collection[str] = ()  # the runs whose files are being deleted, which can take long
+        self.recorded: set[tuple[str, str]] = set()  # each finished file: its run and its path
 
     @property
     def seq(self) -> int:
@@ -153,10 +153,10 @@ class ModelState:
         return [run for run in self.pending.values() if run.holds_slot and lane in (None, run.lane)]
 
     def queues(self) -> dict[str, list[ModelRun]]:
-        """The runs that stand in each lane's queue, in order of place."""
+        """The runs in each lane's queue, in order of place."""
         queues: dict[str, list[ModelRun]] = {}
         for run in self.pending.values():
-            if run.stands_in_queue:
+            if run.is_in_queue:
                 queues.setdefault(run.lane, []).append(run)
         for queue in queues.values():
             queue.sort(key=lambda run: run.place or 0)

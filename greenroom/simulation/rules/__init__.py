@@ -1,1 +1,1 @@
-"""The rules of DESIGN.md, checked against everything that happens in a simulation."""
+"""The engine's rules, checked against everything that happens in a simulation."""

@@ -1,7 +1,7 @@
-"""Rules 1, 5, 6, 9 and 10, as bodies, files and clients show them: what no event tells.
+"""Rules 1, 5, 6, 9 and 10, checked against bodies, files and clients: facts that no event contains.
 
-Bodies are counted from their first step to their last. What a client is shown must have been committed, and
-be what a fold of the events gives; that is the one place where `protocol.fold` is used, because it is judged.
+A body counts from its first step to its last. Each item that a client receives must have been committed, and
+a snapshot must be equal to the fold of the events. Only this check uses `protocol.fold`, because it tests it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WaitsFor = Literal["time", "answer", "child", "message"]
 
 
 class Body(Protocol):
-    """What a body can say of its run."""
+    """The attributes of its run that a body can read."""
 
     id: str
     handle: str
@@ -35,40 +35,42 @@ class Body(Protocol):
 
 
 class ObservationRules:
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self, model: ModelState, fault: Callable[[str], None]) -> None:
         self.seen = 0
-        """The last seq that anyone was shown."""
+        """The highest seq that any client has received."""
         self._model = model
         self._fault = fault
         self._bodies: defaultdict[str, set[str]] = defaultdict(set)  # by handle
         self._executing: set[str] = set()
         self._just_ended: set[str] = set()  # runs whose bodies have ended in this instant
-        self._released: set[str] = set()  # runs whose handles were freed from their bodies
-        self._inboxes: dict[str, deque[Any]] = {}  # messages that each body is still to get
-        self._waited: dict[str, int] = {}  # how many of them waited already when it got its slot
-        self._waits: dict[str, tuple[WaitsFor, float]] = {}  # of bodies that need no slot meanwhile
+        self._released: set[str] = set()  # runs whose handles were released from their bodies
+        self._inboxes: dict[str, deque[Any]] = {}  # the messages that each body has not taken yet
+        self._waited: dict[str, int] = {}  # how many of them were there when the body's slot was granted
+        self._waits: dict[str, tuple[WaitsFor, float]] = {}  # the waits of bodies without a slot
         self._files: dict[tuple[str, str], str] = {}
         self._first: Snapshot | None = None
         self._projection: Projection | None = None
 
     def new_life(self) -> None:
-        """Whatever executed is gone."""
+        """Forget all bodies: their process has ended."""
         self._bodies.clear()
         self._executing.clear()
         self._just_ended.clear()
         self._waits.clear()
 
     def takes_over(self) -> None:
-        """An engine has opened the store, perhaps one that could not know whether the last one lives."""
+        """Check that no body of an earlier engine executes when an engine opens the store."""
         if self._executing:
-            self._fault(f"the store has another engine, and the bodies of {self._executing} execute still")
+            self._fault(
+                f"another engine has opened the store while bodies of {self._executing} still execute"
+            )
 
     def stopped(self) -> None:
-        """The engine has ended in order."""
+        """Check that no body executes after the engine has shut down."""
         if self._executing:
-            self._fault(f"the engine has ended, but the bodies of {self._executing} have not")
+            self._fault(f"the engine has shut down, but bodies of {self._executing} still execute")
 
     # Bodies.
 
@@ -77,30 +79,31 @@ class ObservationRules:
         return run in self._executing
 
     def has_no_body(self, run: str) -> bool:
-        """Whether it is known to have none: of one that has ended just now, its run may not know yet."""
+        """Whether it has had no body since the start of this instant. If a body ended in this instant, its
+        run may not have processed that yet."""
         return run not in self._executing and run not in self._just_ended
 
     def released(self, run: str) -> None:
-        """A handle was freed from the body of a run."""
+        """Record that a handle was released from the body of a run."""
         self._released.add(run)
 
     def begins(self, body: Body) -> None:
-        """A body takes its first step."""
+        """Check a body that starts."""
         model, run = self._model, self._model.runs[body.id]
         others = self._bodies[body.handle] - self._released
         if others:
-            self._fault(f"a body of {run} begins beside those of {others}")
+            self._fault(f"a body of {run} starts while bodies of {others} execute on the same handle")
         if model.handle(body.handle).holder != body.id:
-            self._fault(f"a body of {run} begins, which does not hold its handle")
+            self._fault(f"a body of {run} starts, but the run does not hold its handle")
         if run.status not in EXECUTES or body.attempt != run.attempt:
-            self._fault(f"a body begins attempt {body.attempt} of {run}")
+            self._fault(f"a body starts attempt {body.attempt} of {run}")
         if isinstance(body.params, dict) and body.params != run.params:
-            self._fault(f"a body of {run} begins with {body.params}, not {run.params}")
+            self._fault(f"a body of {run} starts with parameters {body.params}, expected {run.params}")
         saver, saved = model.checkpoints.get((run.handle, run.job), (None, None))
         if body.kind == "start" and saver != run.id:
             saved = None
         if body.checkpoint != saved:
-            self._fault(f"a body of {run} goes on from {body.checkpoint}, not {saved}")
+            self._fault(f"a body of {run} resumes from checkpoint {body.checkpoint}, expected {saved}")
         self._bodies[body.handle].add(body.id)
         self._executing.add(body.id)
         self._inboxes[body.id] = deque(run.messages.values())
@@ -108,35 +111,35 @@ class ObservationRules:
         self._waited[body.id] = sum(seq < slots[-1] for seq in run.messages) if slots else 0
 
     def ends(self, run: str) -> None:
-        """A body has taken its last step."""
+        """Record that a body has ended."""
         self._executing.discard(run)
         self._just_ended.add(run)
         self._bodies[self._model.runs[run].handle].discard(run)
 
     def message(self, run: str, message: Any) -> None:
-        """A message was accepted for a body."""
+        """Record that a message was accepted for a body."""
         if run in self._executing:
             self._inboxes[run].append(message)
 
     def took(self, run: str, messages: Sequence[Any], *, all_: bool) -> None:
-        """A body took these messages, and with `all_` there were no others for it."""
+        """Check the messages that a body took; with `all_`, it requested all waiting messages."""
         inbox = self._inboxes[run]
         expected = [inbox.popleft() for _ in messages if inbox]
         if expected != list(messages):
-            self._fault(f"a body of {self._model.runs[run]} took {messages}, but {expected} came first")
+            self._fault(f"a body of {self._model.runs[run]} took messages {messages}, expected {expected}")
         self._waited[run] = max(0, self._waited[run] - len(messages))
         if all_ and self._waited[run]:
-            self._fault(f"a body of {self._model.runs[run]} took {messages}, but {inbox} waited, too")
+            self._fault(f"a body of {self._model.runs[run]} took messages {messages}, but not {inbox}")
 
     def goes_on(self, run: str, attempt: int) -> None:
-        """A body goes on only while its run has a slot, or is being ended, or goes on without it."""
+        """Check that a body may continue: its run has a slot, is being ended, or has ended."""
         known = self._model.runs[run]
         if known.status is Status.SUSPENDED or (known.attempt != attempt and not known.ended):
-            self._fault(f"a body of attempt {attempt} goes on in {known}")
+            self._fault(f"a body of attempt {attempt} continues, but its run is {known}")
 
     @contextmanager
     def waiting(self, run: str, waits_for: WaitsFor, until: float = math.inf) -> Iterator[None]:
-        """A body waits, and needs no slot meanwhile."""
+        """Record that a body waits without a slot while the block lasts."""
         self._waits[run] = (waits_for, until)
         waits = self._waits
         try:
@@ -145,7 +148,7 @@ class ObservationRules:
             waits.pop(run, None)
 
     def awake(self, now: float) -> set[str]:
-        """The suspended runs whose waits are over, so that they only wait for a slot."""
+        """The suspended runs whose waits have ended, so that they only wait for a slot."""
         return {run.id for run in self._model.pending.values() if self._is_awake(run, now)}
 
     def _is_awake(self, run: ModelRun, now: float) -> bool:
@@ -165,24 +168,27 @@ class ObservationRules:
     # At the end of an instant.
 
     def end_instant(self, cooperative: Callable[[ModelRun], bool]) -> None:
-        """A body that waits without needing its slot has given it back, and one that has ended its handle.
-        A `cooperative` one may be on its way out, and wait with its slot."""
+        """Check that a body that waits without a slot has released it, that a run and its body have the same
+        messages, and that an ended body has released its handle.
+
+        A job that is cancelled cooperatively (`cooperative`) can wait with its slot while it ends.
+        """
         for id, (waits_for, _) in self._waits.items():
             run = self._model.runs[id]
             if waits_for == "child" and not self._model.children(id):
-                continue  # it has joined another's
+                continue  # it has joined a run that it did not create
             if run.status is Status.RUNNING and not cooperative(run):
-                self._fault(f"{run} waits for {waits_for} and keeps its slot")
+                self._fault(f"{run} waits for {waits_for}, but keeps its slot")
         for id in self._executing:
             run = self._model.runs[id]
             if not run.ended and not run.walks and list(run.messages.values()) != list(self._inboxes[id]):
-                self._fault(f"{run} has {run.messages} to take, but its body {self._inboxes[id]}")
+                self._fault(
+                    f"{run} has the messages {run.messages}, but its body expects {self._inboxes[id]}"
+                )
         for name, handle in self._model.handles.items():
             holder = handle.holder
             if holder is not None and self._model.runs[holder].ended and holder not in self._executing:
-                self._fault(
-                    f"handle {name} is held by the body of {self._model.runs[holder]}, which has ended"
-                )
+                self._fault(f"handle {name} is held by a body of {self._model.runs[holder]} that has ended")
         self._just_ended.clear()
 
     def files(
@@ -193,28 +199,31 @@ class ObservationRules:
         at_rest: bool,
         undeleted: Container[tuple[str, ...]] = (),
     ) -> None:
-        """What lies on the disk, just before an instant ends or, `at_rest`, after the engine has ended:
-        unfinished files as handle, path and run; finished ones with their run; and which of these may be left
-        because the disk has failed."""
+        """Check the files on the disk, just before the end of an instant or, `at_rest`, after the engine's.
+
+        `parts` are unfinished files as handle, path and run; `files` are finished ones with their run;
+        `undeleted` are those that may remain because the disk failed to delete them.
+        """
         for handle, path, id in parts:
             if id in self._model.deleting:
                 continue
             if at_rest or id not in self._executing or self._model.runs[id].ended:
-                self._fault(f"{path} of handle {handle} is left unfinished by {self._model.runs[id]}")
+                self._fault(f"unfinished file {path} of handle {handle} remains after {self._model.runs[id]}")
         for (handle, path), id in files.items():
             if self._is_deleted(id) and (handle, path) not in undeleted:
-                self._fault(f"{path} of handle {handle} is left, but {self._model.runs[id]} was to delete it")
+                run = self._model.runs[id]
+                self._fault(f"file {path} of handle {handle} remains, but was to be deleted for {run}")
             if (id, path) not in self._model.recorded:
-                self._fault(f"{path} of handle {handle} has its name, which {id} has not recorded")
+                self._fault(f"file {path} of handle {handle} was renamed before run {id} recorded its name")
         unjudged: dict[tuple[str, str], str] = {}
         for (handle, path), id in self._files.items():
             run = self._model.runs[id]
             if (handle, path) in files or self._is_deleted(id) or self._is_replaced(run, path):
                 continue
-            if run.doomed and not run.ended:  # its files go first, and a crash may come before its end
+            if run.doomed and not run.ended:  # its files are deleted first; a crash can follow before its end
                 unjudged[handle, path] = id
             else:
-                self._fault(f"{path} of handle {handle} is gone, which {run} had finished")
+                self._fault(f"file {path} of handle {handle} is missing, but was finished by {run}")
         self._files = unjudged | dict(files)
 
     def _is_deleted(self, id: str) -> bool:
@@ -222,7 +231,7 @@ class ObservationRules:
         return run.doomed and run.ended and run.status is not Status.SUCCEEDED
 
     def _is_replaced(self, run: ModelRun, path: str) -> bool:
-        """Whether a later run of the handle has put its own file there and deleted that, perhaps just now."""
+        """Whether a later run of the handle has replaced the file by its own, and deleted that."""
         later = (self._model.runs[id] for id, name in self._model.recorded if name == path)
         return any(
             other.handle == run.handle and (other.place or 0) > (run.place or 0) and other.doomed
@@ -232,32 +241,33 @@ class ObservationRules:
     # Clients.
 
     def shown(self, event: Event) -> None:
-        """A client was shown an event."""
+        """Check that an event that a client received was committed."""
         self.seen = max(self.seen, event.seq)
         if self._model.events[event.seq - 1 : event.seq] != [event]:
-            self._fault(f"{event} was shown, and is not what was committed")
+            self._fault(f"a client received {event}, which differs from the committed event")
 
     def shown_next(self, event: Event, after: int, *filters: Filter | None) -> None:
-        """A client that follows what passes some filters was shown an event, the next one after another."""
+        """Check that an event is the next one `after` a seq that passes the filters of the client."""
         self.shown(event)
         between = self._model.events[after : event.seq - 1]
         missed = [one for one in between if all(wants is None or wants.passes(one) for wants in filters)]
         if missed or event.seq <= after:
-            self._fault(f"{event} was shown after {after}, without {missed}")
+            self._fault(f"a client received {event} after seq {after}, but missed {missed}")
 
     def shown_snapshot(self, snapshot: Snapshot, filter: Filter | None = None) -> None:
-        """A client was shown a snapshot, or what of it passes a filter by handles, lanes or runs."""
+        """Check a snapshot that a client received, possibly under a filter by handles, lanes or runs."""
         model = self._model
         if snapshot.seq > model.seq or snapshot.epoch != model.epoch:
-            self._fault(f"a snapshot of {snapshot.epoch} at {snapshot.seq} was shown, after {model.seq}")
+            self._fault(
+                f"a client received a snapshot of epoch {snapshot.epoch} at {snapshot.seq}, but the store is "
+                f"at {model.seq} of epoch {model.epoch}"
+            )
             return
         if filter is None and (folded := self._folded(snapshot)) != snapshot:
-            self._fault(f"the fold up to {snapshot.seq} gives {folded}, but {snapshot} was shown")
+            self._fault(f"a client received {snapshot}, but the fold up to {snapshot.seq} gives {folded}")
         ends = [model.runs[id].ended_in or 0 for id, run in snapshot.runs.items() if run.ended]
         if ends != sorted(ends):
-            self._fault(
-                f"the ended runs of a snapshot were shown in the order {ends}, not in that of their ends"
-            )
+            self._fault(f"a snapshot lists ended runs in the order of these seqs, not sorted by end: {ends}")
         if snapshot.seq == model.seq:
             self._compare(snapshot, filter or Filter())
 
@@ -279,7 +289,7 @@ class ObservationRules:
         interrupts = {interrupt for id in pending for interrupt in wanted[id].interrupts}
         pairs: list[tuple[str, Any, Any]] = [
             ("pending runs", {id for id, run in snapshot.runs.items() if not run.ended}, pending),
-            ("unwanted runs", snapshot.runs.keys() - wanted.keys(), set()),
+            ("runs outside of the filter", snapshot.runs.keys() - wanted.keys(), set()),
             ("executing", snapshot.engine.executing, sum(run.id in wanted for run in model.holders())),
             ("limit", snapshot.engine.max_concurrent, model.max_concurrent),
             ("draining", snapshot.engine.draining, model.draining[-1][1]),
@@ -308,7 +318,7 @@ class ObservationRules:
             pairs.append((f"handle {name}", shown_handle, (holder, holder is not None, waiting, held.draft)))
         for what, shown_as, expected in pairs:
             if shown_as != expected:
-                self._fault(f"{what} was shown as {shown_as}, but at {model.seq} it is {expected}")
+                self._fault(f"{what}: a client received {shown_as}, but at seq {model.seq} it is {expected}")
 
 
 def _is_wanted(run: ModelRun, filter: Filter) -> bool:

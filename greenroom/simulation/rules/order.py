@@ -1,25 +1,26 @@
-"""Rules 2 and 3 (and of 7, that no slot is lost): limits at the grant, and the order of places.
+"""Rules 2 and 3 (and from rule 7, that no slot is lost): limits at the grant, and the order of places.
 
-Whoever gives the slots commits each start, each creation, each new place and each change of a limit in the
-order in which it has decided them, and hears of each slot that is given back before any start that is
-committed behind that. So slots, limits, generations and draining are compared at each start as they stand
-before it, and a queued run with a lower place that is there has been passed over.
+The supervisor commits each start, creation, new place and change of a limit in the order of its decisions. It
+receives each released slot before any start that is committed after the release. So each start is compared
+with the slots, limits, generations and draining just before it; a queued run with a lower place, for which
+there was room, has been passed over.
 
-An *instant* is what happens at one reading of the clock. The clock of a simulation moves on only when no task
-has anything left to do, so at the end of an instant everything that was said in it has had its effect. These
-are the races within one, and all that is accepted of them:
+An *instant* is everything that happens at one time of the clock. The simulated clock advances only when no
+task is runnable, so at the end of an instant all messages sent in it have taken effect. Within an instant
+there are these races, and the rules accept no others:
 
-- A run that was passed over and has left the queue without beginning, because it was cancelled or timed out
-  just then, was on its way out. Perhaps it had its slot already, and its start was refused: until the instant
-  is over, its lane may have had less room.
-- A run whose wait ended in this instant may have asked for its slot behind others; at the next it has not.
-  One that began in this instant, and waits again, may have done so, too; and one whose body had to go because
-  the lease was lost: a slot may have been granted while that was being committed.
-- A run of which files are being deleted is about to end, or has to wait for that before it executes. It may
-  be passed over.
-- Of the suspects (runs that had a body when a process died, and have not been tried since) one at a time
-  executes, unless a reset took the slots away; one with two deaths begins alone, and stays so while its body
-  lives. While that holds them up, or has in this instant, suspects may be passed over.
+- A run that was passed over can leave the queue without starting, because it was cancelled or timed out in
+  this instant. Perhaps its slot had been granted, and its start was refused. So until the end of the instant,
+  its lane may have had less room.
+- A run whose wait ended in this instant can request its slot after others; in the next instant it has
+  requested it. The same applies to a run that started in this instant and waits again, and to a run whose
+  body had to end because the lease was lost: a slot may have been granted while that was being committed.
+- A run whose files are being deleted is about to end, or must wait for the deletion before it executes. It
+  can be passed over.
+- Suspects are runs that had a body when a process died, and have not been tried since. Only one of them
+  executes at a time, unless a reset freed the slots; one with two deaths starts only if no other suspect has
+  a body, and stays the only one until its body ends. While this delays suspects, or if it has in this
+  instant, they can be passed over.
 """
 
 from __future__ import annotations
@@ -34,43 +35,43 @@ from ..model.state import ModelRun, ModelState
 
 
 class _PassedOver(msgspec.Struct, frozen=True):
-    """A run that was queued when one with a higher place began."""
+    """A run that was queued when another one with a higher place started."""
 
     seq: int
-    begun: str
+    started: str
     run: ModelRun
     same_lane: bool
     suspect: bool
 
 
 class OrderRules:
-    """Judges who begins, and who is left waiting. `fault` is told of what is wrong."""
+    """Checks which runs start, and which wait. Calls `fault` with each problem."""
 
     def __init__(self, model: ModelState, fault: Callable[[str], None]) -> None:
         self._model = model
         self._fault = fault
-        self._begun: dict[str, int] = {}  # in this instant: the last seq
+        self._begun: dict[str, int] = {}  # the runs that started in this instant, with the seq of their start
         self._passed_over: list[_PassedOver] = []
         self._tried_one = False  # whether a suspect has had a body in this instant
-        self._let_go: set[str] = set()  # suspects with bodies that a reset has allowed others beside
-        self._awake: set[str] = set()  # runs whose waits were over when the instant began
-        self._lost_grant: set[str] = set()  # lanes that a run left that may have been granted a slot
-        self._just_back: set[str] = set()  # runs that gave their slot back in this instant and want another
+        self._let_go: set[str] = set()  # suspects with bodies; after a reset, others may execute with them
+        self._awake: set[str] = set()  # runs whose waits had ended when the instant started
+        self._lost_grant: set[str] = set()  # lanes that a run left after its slot may have been granted
+        self._just_back: set[str] = set()  # runs that released their slot in this instant and need another
 
     def opened(self) -> None:
-        """A restart: nobody executes any more, and nobody waits who has not been found to."""
+        """Start again after a restart: no run executes."""
         self._awake.clear()
         self._let_go.clear()
         self._new_instant()
 
     def begins(self, event: RunStateChanged, run: ModelRun) -> str | None:
-        """A run is granted a slot: why it may not be, or `None`."""
+        """Check the grant of a slot. Returns the reason why the run must not start, or `None`."""
         model, limit = self._model, self._model.lane(run.lane).limit
         holders, in_lane = model.holders(), model.holders(run.lane)
         if len(holders) >= model.max_concurrent:
-            return f"{len(holders)} execute, which is all that {model.max_concurrent} allows"
+            return f"{len(holders)} runs execute already, and the limit is {model.max_concurrent}"
         if limit is not None and len(in_lane) >= limit:
-            return f"{len(in_lane)} execute in its lane, which is all that {limit} allows"
+            return f"{len(in_lane)} runs execute already in lane {run.lane}, and its limit is {limit}"
         draining = model.draining[-1][1]
         if draining and not _privileged(run):
             return "the engine is draining"
@@ -81,15 +82,15 @@ class OrderRules:
                     _PassedOver(event.seq, str(run), other, same_lane, suspect=other.is_suspect)
                 )
         if run.is_suspect and run.deaths > 1 and (others := [o for o in self._suspects() if o is not run]):
-            return f"it has {run.deaths} deaths, and {others} have bodies"
+            return f"it has {run.deaths} deaths, and other suspects have bodies: {others}"
         self._tried_one = self._tried_one or run.is_suspect
         self._let_go.discard(run.id)
         self._begun[run.id] = event.seq
         return None
 
     def _is_passed_over(self, other: ModelRun, run: ModelRun, *, draining: bool) -> bool:
-        stands = other.stands_in_queue or (other.status is Status.SUSPENDED and other.id in self._awake)
-        if not stands or other is run or (other.place or 0) > (run.place or 0):
+        queued = other.is_in_queue or (other.status is Status.SUSPENDED and other.id in self._awake)
+        if not queued or other is run or (other.place or 0) > (run.place or 0):
             return False
         if other.id in self._begun or other.id in self._just_back or (draining and not _privileged(other)):
             return False
@@ -99,38 +100,39 @@ class OrderRules:
         return len(self._model.holders(other.lane)) < limit
 
     def left_queue(self, run: ModelRun) -> None:
-        """A run left its lane's queue without beginning, or what it waited for without asking for a slot."""
+        """Record that a run left its lane's queue without starting, or ended its wait without a request for a
+        slot."""
         self._lost_grant.add(run.lane)
 
     def comes_back(self, run: ModelRun) -> None:
-        """A run gave its slot back, and wants another one."""
+        """Record that a run released its slot, and needs another one."""
         self._just_back.add(run.id)
 
     def lane_changed(self, event: LaneChanged, generation: int) -> None:
-        """A lane is about to get another limit, or was reset: nobody need give back its slots any more."""
+        """Read a change of a lane's limit, or its reset, which frees the slots of suspects."""
         if event.generation != generation:
             self._let_go |= {run.id for run in self._on_trial()}
 
     def _suspects(self) -> list[ModelRun]:
-        """Those that have bodies."""
+        """The suspects that have bodies."""
         suspects = [run for run in self._model.pending.values() if run.is_suspect and not run.restored]
         return [run for run in suspects if run.has_body]
 
     def _on_trial(self) -> list[ModelRun]:
-        """Those beside which no other may execute."""
+        """The suspects during whose execution no other suspect may execute."""
         holders = self._model.holders()
         suspects = [run for run in self._suspects() if run.id not in self._let_go]
         return [run for run in suspects if run.deaths > 1 or run in holders]
 
     def end_instant(self, awake: set[str], about_to_end: set[str], *, leaving: bool) -> None:
-        """The clock moves on. `awake` are suspended runs whose waits are over; who is `about_to_end` gets no
-        slot any more."""
+        """Check the instant that ends. `awake` are suspended runs whose waits have ended. Runs that are
+        `about_to_end` get no slot. When the engine is `leaving`, no run has to start."""
         model = self._model
         for id in awake:
             model.pending[id].waits_for_slot = True
         on_trial = self._on_trial()
         if len(on_trial) > 1:
-            self._fault(f"after {model.seq}, {on_trial} are tried beside each other, after a death")
+            self._fault(f"after {model.seq}, suspects execute at the same time: {on_trial}")
         if not leaving:
             self._judge_order(about_to_end)
             self._judge_free_slots(on_trial, about_to_end)
@@ -150,8 +152,10 @@ class OrderRules:
                 continue
             if not passed.same_lane and run.lane in self._lost_grant:
                 continue
-            if run.stands_in_queue or self._begun.get(run.id, 0) > passed.seq:
-                self._fault(f"at {passed.seq}, {passed.begun} began before {run}, which comes first")
+            if run.is_in_queue or self._begun.get(run.id, 0) > passed.seq:
+                self._fault(
+                    f"at {passed.seq}, {passed.started} started before {run}, which has a lower place"
+                )
 
     def _judge_free_slots(self, on_trial: list[ModelRun], about_to_end: set[str]) -> None:
         model, suspects = self._model, self._suspects()
@@ -170,7 +174,7 @@ class OrderRules:
                     or (run.is_suspect and any(o is not run for o in before))
                 )
                 if not held_up and (not draining or _privileged(run)):
-                    self._fault(f"after {model.seq}, a slot is free, yet {run} is left waiting")
+                    self._fault(f"after {model.seq}, a slot is free, but {run} still waits")
                     break
 
     def _new_instant(self) -> None:
@@ -182,5 +186,5 @@ class OrderRules:
 
 
 def _privileged(run: ModelRun) -> bool:
-    """Whether it may start while the engine drains: it had begun, or it was called by one that has."""
+    """Whether it may start while the engine drains: it started before, or a run has called it."""
     return run.status is Status.SUSPENDED or run.parent is not None

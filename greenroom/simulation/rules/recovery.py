@@ -1,8 +1,8 @@
-"""Rule 6 and DESIGN.md §5, recovery: what a restart must bring back, and what it makes of each run.
+"""Rule 6 and recovery: the state that a restart must restore, and the transition that it makes for each run.
 
-What the store holds when it is opened again is compared with everything that was committed. Then each
-pending run has a *fate*: the transitions that a restart must make of it, in the first instant of the new
-engine. A run that only goes on has none.
+The content of the store at each opening is compared with everything that was committed. Then each pending run
+gets a *fate*: the transitions of which the new engine must make one in its first instant. A run that only
+continues has none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_DEATHS = 3
 
 
 class Job(Protocol):
-    """What a job's author has declared, as far as it matters here."""
+    """The declarations of a job that matter for recovery."""
 
     resumable: bool
     max_attempts: int
@@ -31,7 +31,7 @@ class Job(Protocol):
 
 
 class RecoveryRules:
-    """See the module's text. `settled` is false from the opening until the end of that instant."""
+    """See the module's docstring. `settled` is false from the opening of the store to the end of recovery."""
 
     def __init__(self, model: ModelState, order: OrderRules, fault: Callable[[str], None]) -> None:
         self.settled = True
@@ -39,12 +39,14 @@ class RecoveryRules:
         self._order = order
         self._fault = fault
         self._recall: Callable[[str], Job]
-        self._since: float | None = None  # when the engine came up
+        self._since: float | None = None  # the time of the engine's start
         self._waited = 0.0
-        self._limits: dict[str | None, tuple[int | None, bool]] = {}  # what they must be; `None`: the engine
+        self._limits: dict[
+            str | None, tuple[int | None, bool]
+        ] = {}  # expected, by lane; `None`: the engine's
 
     def job(self, run: ModelRun) -> Job:
-        """What is declared of a run's job."""
+        """The declaration of a run's job."""
         return self._recall(run.job)
 
     def opened(
@@ -54,8 +56,10 @@ class RecoveryRules:
         max_concurrent: int | None = None,
         limits: Mapping[str, int | None] | None = None,
     ) -> None:
-        """An engine has opened the store. `recall` gives the jobs that it has now; limits that it was given
-        win over those of the store."""
+        """Check what an engine read when it opened the store, and decide the fate of each pending run.
+
+        `recall` returns the engine's present jobs. Configured limits take precedence over the stored ones.
+        """
         model, self._recall = self._model, recall
         if model.epoch is None:
             model.epoch, model.max_concurrent = stored.epoch, stored.max_concurrent
@@ -74,11 +78,11 @@ class RecoveryRules:
 
     @property
     def patient(self) -> bool:
-        """Whether nothing need start yet: starts may wait a moment for runs that end with the restart."""
+        """Whether no run has to start yet: starts may wait a moment for runs that end with the restart."""
         return not self.settled and self._waited < _PATIENCE
 
     def settle(self, now: float) -> None:
-        """The first instant is over. A run whose files are being deleted may end later."""
+        """Check the first instant of an engine. A run whose files are being deleted can end later."""
         model = self._model
         self._since = now if self._since is None else self._since
         self._waited = now - self._since
@@ -86,51 +90,53 @@ class RecoveryRules:
         self.settled = not any(run.id in model.deleting for run in ends)
         for run in ends:
             if run.id not in model.deleting:
-                self._fault(f"after a restart {run} is as it was, and not one of {run.fate}")
+                self._fault(f"after a restart {run} has not changed, expected one of {run.fate}")
         for run in model.pending.values():
             if run.fate is None and run.deaths != run.counted:
-                self._fault(f"{run} has {run.deaths} deaths after a restart, not {run.counted}")
+                self._fault(f"after a restart {run} has {run.deaths} deaths, expected {run.counted}")
         limits, self._limits = self._limits, {}
         for lane, limit in limits.items():
             if (found := self._limit(lane)) != limit:
-                self._fault(f"after a restart the limit of {lane or 'the engine'} is {found}, not {limit}")
+                where = "the engine" if lane is None else f"lane {lane}"
+                self._fault(f"after a restart the limit of {where} is {found}, expected {limit}")
 
     def overruled(self, lane: str | None) -> None:
-        """Somebody has set the limit of a lane, or of the engine, already."""
+        """Expect nothing of the limit of a lane, or of the engine (`None`): a client has set it."""
         self._limits.pop(lane, None)
 
     def _limit(self, lane: str | None) -> tuple[int | None, bool]:
-        """The limit, and whether it is draining."""
+        """The limit of a lane, or of the engine (`None`) with whether it is draining."""
         if lane is None:
             return self._model.max_concurrent, self._model.draining[-1][1]
         return self._model.lane(lane).limit, False
 
     def stopped(self) -> None:
-        """The engine has been left: nobody has a body, and what is not queued may be gone on with."""
+        """Check that after a shutdown no run has a body, and each suspended run can be resumed."""
         for run in self._model.pending.values():
             if (
                 run.status in EXECUTES
                 or run.has_body
-                or (run.status is Status.SUSPENDED and not self._may_go_on(run))
+                or (run.status is Status.SUSPENDED and not self._can_resume(run))
             ):
-                self._fault(f"the engine has been left, and {run} is left")
+                self._fault(f"the engine has shut down, but {run} has not been ended or suspended")
 
     def costs_attempt(self, run: ModelRun, reason: str | None) -> bool:
-        """Whether what comes after a suspension is another attempt."""
+        """Whether a run continues with another attempt after a suspension for this reason."""
         if reason in ("recovered", "shutdown", "lease_lost"):
             return not self.job(run).resumable
         return reason == "retry"
 
     def _count_deaths(self) -> None:
-        """A death counts for those that had bodies and had not been tried; or for all of them, if all had.
-        Not for those that were being cancelled: they end with the restart."""
+        """Count the death of the process for the runs that had bodies and had not been tried; or for all that
+        had bodies, if all of them had been tried. Runs that were being cancelled do not count: they end with
+        the restart."""
         pending = self._model.pending.values()
         alive = [run for run in pending if _may_have_killed(run)]
         untried = [run for run in alive if not run.tried]
         for run in pending:
             run.counted = run.deaths + (run in (untried or alive))
 
-    def _may_go_on(self, run: ModelRun) -> bool:
+    def _can_resume(self, run: ModelRun) -> bool:
         job = self.job(run)
         return job.registered and (job.resumable or run.attempt < job.max_attempts)
 
@@ -138,13 +144,13 @@ class RecoveryRules:
         registered = self.job(run).registered
         if run.status is Status.QUEUED:
             return None if registered else {(Status.REJECTED, "rejected"), *_OTHER_ENDS}
-        if run.status is Status.RUNNING and run.doomed:  # its start had crossed the cancel
+        if run.status is Status.RUNNING and run.doomed:  # it started while the cancel was being committed
             return {(Status.CANCELLING, run.reason)}
         if run.status is Status.CANCELLING or run.doomed:
             return {(Status.CANCELLED, run.reason)}
         if run.status is Status.SUSPENDED and not registered:
             return {(Status.REJECTED, "unknown_job")}
-        if not self._may_go_on(run):
+        if not self._can_resume(run):
             return {(Status.FAILED, "crashed")}
         if _may_have_killed(run) and run.counted >= _MOST_DEATHS:
             return {(Status.FAILED, "killed")}
@@ -178,7 +184,7 @@ class RecoveryRules:
             pairs.append((f"run {record.id}", record.status, model.runs[record.id].status))
         for what, is_stored, expected in pairs:
             if is_stored != expected:
-                self._fault(f"{what}: the store was opened with {is_stored}, but {expected} was committed")
+                self._fault(f"{what}: the store contains {is_stored}, but {expected} was committed")
 
     def _held(self) -> dict[str, str]:
         held = {name: handle.holder for name, handle in self._model.handles.items()}
@@ -186,7 +192,7 @@ class RecoveryRules:
 
 
 def _may_have_killed(run: ModelRun) -> bool:
-    """As far as is committed: a body that ended as a start was decided is not known to have."""
+    """Whether it may be the reason that the process died, judging by what is committed."""
     return run.status is Status.RUNNING or (run.status is Status.SUSPENDED and run.has_body)
 
 

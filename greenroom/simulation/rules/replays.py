@@ -1,8 +1,8 @@
-"""What a body that goes on gets again: the answers and children of what it asks for again, and no others.
+"""Replays: a resumed body gets the answers and children of what it repeats, and no others.
 
-The bodies of `steady.py` say what they are about to ask or call (`where`: the stage between two checkpoints,
-the step in it, and which body it is, if that changes what is asked for). An interrupt that is opened then and
-a child that is created then, belongs there, and so does its answer or result.
+The bodies of `asking_bodies.py` report the position of each interrupt and call in advance (`where`: the stage
+between two checkpoints, the step in it, and the number of the body, if that changes the data). An interrupt
+that is opened then, or a child that is created then, belongs to that position, with its answer or result.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ Where = tuple[int, ...]
 
 
 class ReplayRules:
-    """See the module's text. `fault` is told of what is wrong."""
+    """See the module's docstring. Calls `fault` with each problem."""
 
     def __init__(self, model: ModelState, fault: Callable[[str], None]) -> None:
         self._model = model
         self._fault = fault
-        self._asks: dict[str, Where] = {}  # by run: what its body asks for now
-        self._interrupts: dict[str, tuple[str, Where]] = {}  # by interrupt: its run, and where
+        self._asks: dict[str, Where] = {}  # by run: the present position of its body
+        self._interrupts: dict[str, tuple[str, Where]] = {}  # by interrupt: its run and its position
         self._answers: dict[tuple[str, Where], list[Any]] = {}
-        self._children: dict[str, tuple[str, Where]] = {}  # by child: its parent, and where
-        self._charged: dict[tuple[str, Where], str] = {}  # the child that has succeeded
+        self._children: dict[str, tuple[str, Where]] = {}  # by child: its parent and its position
+        self._charged: dict[tuple[str, Where], str] = {}  # by position: the child that has succeeded
 
-    # What the bodies say.
+    # Reports of the bodies.
 
     def asks(self, run: str, where: Where) -> None:
-        """A body is about to ask an interrupt, or to call a child."""
+        """Record that a body is about to open an interrupt, or to call a child."""
         self._asks[run] = where
 
     def was_answered(self, run: str, where: Where, answer: Any) -> None:
-        """A body was given an answer by people."""
+        """Check the answer that a body received: it was given to the interrupt at this position."""
         if answer not in self._answers.get((run, where), []):
             self._fault(
-                f"a body of {self._model.runs[run]} asked at {where} and was given {answer!r}, which answers "
-                f"another interrupt: {self._answers}"
+                f"a body of {self._model.runs[run]} opened an interrupt at {where} and received {answer!r}, "
+                f"the answer to another interrupt: {self._answers}"
             )
 
     def was_charged(self, run: str, where: Where, child: str) -> None:
-        """A body was given the result of a child: the id of that child."""
+        """Check the result that a body received: the id of the child that was called at this position."""
         if self._children.get(child) != (run, where):
             self._fault(
-                f"a body of {self._model.runs[run]} called at {where} and was given the result of {child}, "
-                f"which was called at {self._children.get(child)}"
+                f"a body of {self._model.runs[run]} called a child at {where} and received the result of "
+                f"{child}, which was called at {self._children.get(child)}"
             )
 
-    # What is committed.
+    # Committed events.
 
     def take(self, event: Event) -> None:
         """Read the next event."""
@@ -65,7 +65,7 @@ class ReplayRules:
 
     def _interrupt(self, event: InterruptOpened, asked: tuple[str, Where]) -> None:
         if asked in self._answers:
-            self._fault(f"{event}: it was answered already, with {self._answers[asked]}")
+            self._fault(f"{event}: this interrupt was answered already, with {self._answers[asked]}")
         self._interrupts[event.interrupt] = asked
 
     def _transition(self, event: RunStateChanged) -> None:
@@ -76,4 +76,4 @@ class ReplayRules:
             called = self._children[event.run]
             before = self._charged.setdefault(called, event.run)
             if before != event.run:
-                self._fault(f"{event}: {before} has succeeded for the same call of {called}")
+                self._fault(f"{event}: run {before} has succeeded already for the same call of {called}")

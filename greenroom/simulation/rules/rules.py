@@ -1,13 +1,18 @@
-"""The rules of DESIGN.md in plain Python: what an engine may commit, and what of it together.
+"""The engine's rules in plain Python: what an engine may commit.
 
-`Rules` reads each batch at the moment it becomes durable, keeps its own small picture of runs, handles and
-lanes (`model/state.py`), and writes down whatever breaks a rule as a fault. What belongs together stands in
-one module each: in `transitions.py` the state machine, attempts, handles, interrupts and messages; in
-`order.py` limits and the order of places; in `time_limits.py` the limits of time; in `recovery.py` what a
-restart must bring back and make of it; in `replays.py` what a body gets again that goes on; in
-`observations.py` what bodies, files and clients show; in `flows/rules.py` what flows and workers do. Nothing
-here knows trio, or the engine's code. Where the outcome is a race, every outcome is accepted that the rules
-allow, and no other.
+`Rules` reads each batch when it becomes durable, keeps its own state of runs, handles and lanes
+(`model/state.py`), and records each violation of a rule as a fault. Each topic has its module:
+
+- `transitions.py`: the state machine, attempts, handles, interrupts and messages
+- `order.py`: limits, and the order of places
+- `time_limits.py`: timeouts and deadlines
+- `recovery.py`: the state after a restart
+- `replays.py`: the answers and children that a resumed body gets again
+- `observations.py`: bodies, files and clients
+- `scenarios/flows/rules.py`: flows and workers
+
+These modules do not use trio or the engine's code. Where the result depends on a race, the rules accept every
+result that the design allows, and no other.
 """
 
 from __future__ import annotations
@@ -48,7 +53,7 @@ from .transitions import TransitionRules
 
 
 class Rules:
-    """See the module's text. `faults` is empty as long as every rule holds."""
+    """See the module's docstring. `faults` is empty as long as every rule is satisfied."""
 
     def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
         self.faults: list[str] = []
@@ -61,7 +66,7 @@ class Rules:
         self._transitions = TransitionRules(self)
         self.replays = ReplayRules(self.model, self.faults.append)
         self.cleared: dict[str, bool] = {}
-        """Runs that someone has cleared, and whether only if they still wait in their handle."""
+        """Runs that a client has cleared; the value is true if only runs that wait in their handle are."""
         self.is_left = False
         self._last_memos: list[Memo] = []
 
@@ -76,24 +81,24 @@ class Rules:
         self.recovery.opened(*args, **options)
 
     def leaving(self) -> None:
-        """The engine is being left: it need not start anything any more."""
+        """Record that the engine is shutting down, so that no run has to start."""
         self.is_left = True
 
     def stopped(self) -> None:
-        """The engine has ended in order."""
+        """Check the engine after its shutdown."""
         self.recovery.stopped()
         self.observations.stopped()
         self.cleared.clear()
 
     def crashed(self) -> None:
-        """The engine's process is gone, its bodies with it."""
+        """Record that the engine's process has died, with all bodies."""
         self.is_left = True
         self.observations.new_life()
         self.flows.new_life()
         self.cleared.clear()
 
     def end_instant(self, now: float) -> None:
-        """The clock (of trio) moves on: everything that was said has had its effect."""
+        """Check the instant that ends: trio's clock is about to advance."""
         if not self.recovery.settled:
             self.recovery.settle(now)
         may_rest = self.is_left or self.recovery.patient
@@ -105,13 +110,13 @@ class Rules:
             self.observations.end_instant(lambda run: self.recovery.job(run).cancel == "cooperative")
         for name, handle in self.model.handles.items():
             if handle.holder is None and handle.waiting and not self.is_left:
-                self._wrong(f"handle {name} is free, yet {handle.waiting} wait")
+                self._wrong(f"handle {name} is free, but runs wait in it: {handle.waiting}")
             if handle.holder is not None and handle.replacing and not self.is_left:
                 self._judge_replaced(self.model.runs[handle.holder])
         for id, in_handle in self.cleared.items():
             run = self.model.runs[id]
             if run.status is Status.QUEUED and (run.place is None or not in_handle):
-                self._wrong(f"{run} was cleared, and is still queued")
+                self._wrong(f"{run} was cleared, but is still queued")
         self.cleared.clear()
 
     def _grace(self, run: ModelRun) -> float:
@@ -123,16 +128,16 @@ class Rules:
         if run.id in self.model.deleting:
             return
         if not run.ended and run.status is not Status.CANCELLING and not post_processing:
-            self._wrong(f"{run} was to be replaced, and is not being cancelled")
+            self._wrong(f"{run} is to be replaced, but is not being cancelled")
 
-    # What is committed.
+    # Committed batches.
 
     def commit(self, batch: Batch) -> None:
-        """A batch has become durable."""
+        """Check a batch that has become durable."""
         if batch.before != self.model.seq:
-            self._wrong(f"a batch follows seq {batch.before}")
+            self._wrong(f"a batch was committed that follows seq {batch.before}")
         for memo in batch.memos:
-            if isinstance(memo, Deaths) and memo.tried:  # so others of the batch may begin beside it
+            if isinstance(memo, Deaths) and memo.tried:  # then other suspects of the batch may start, too
                 self.model.runs[memo.run].tried = True
         for event in batch.events:
             self.take(event)
@@ -148,7 +153,7 @@ class Rules:
     def take(self, event: Event) -> None:
         """Read the next event."""
         if event.seq != self.model.seq + 1:
-            self._fault(event, f"the event before it was {self.model.seq}")
+            self._fault(event, f"the previous seq was {self.model.seq}")
         self.model.events.append(event)
         self.replays.take(event)
         if isinstance(event, RunEvent):
@@ -161,7 +166,7 @@ class Rules:
             self._engine_changed(event)
 
     def _remember(self, memo: Any, *, repeated: bool) -> None:
-        """`repeated`: the same may come again, after a commit of it whose outcome was unknown."""
+        """Read a memo. `repeated`: the batch was committed again, after a commit with unknown outcome."""
         model = self.model
         if isinstance(memo, Checkpoint):
             model.checkpoints[memo.handle, memo.job] = (memo.run, memo.value)
@@ -173,11 +178,11 @@ class Rules:
         elif isinstance(memo, MessagesTaken):
             for seq in memo.seqs:
                 if model.runs[memo.run].messages.pop(seq, None) is None and not repeated:
-                    self._wrong(f"message {seq} of {model.runs[memo.run]} is taken, but none waits")
+                    self._wrong(f"message {seq} of {model.runs[memo.run]} was taken, but is not waiting")
         elif isinstance(memo, Deaths):
             run = model.runs[memo.run]
             if memo.count not in (run.counted, run.deaths) and not (run.ended and not memo.count):
-                self._wrong(f"{memo.count} deaths of {run} are kept, which has had {run.counted}")
+                self._wrong(f"{memo.count} deaths are stored for {run}, expected {run.counted}")
             run.deaths, run.tried = memo.count, memo.tried
         elif isinstance(memo, Requested):
             model.requests[memo.request_id] = memo.run
@@ -186,14 +191,14 @@ class Rules:
         record, terms = write.record, write.terms
         written = (record.status, record.reason, record.attempt, record.place, record.params)
         if written != (run.status, run.reason, run.attempt, run.place, run.params):
-            self._wrong(f"{record} was written for {run}")
+            self._wrong(f"the record {record} was written for {run}")
         if terms is not None:
             self.time_limits.submitted(run, terms)
         if terms is not None and terms.request_id is not None:
             self.model.made_for.setdefault(terms.request_id, {})[run.id] = None
             known = self.model.requests.setdefault(terms.request_id, run.id)
             if known != run.id and not self.model.runs[known].ended:
-                self._wrong(f"{run} has the request id of run {known}, which is pending")
+                self._wrong(f"{run} has the same request id as run {known}, which is pending")
             self.model.requests[terms.request_id] = run.id
 
     # Lanes, handles, the engine.
@@ -217,7 +222,7 @@ class Rules:
             if handle.holder != event.freed or not self.model.runs[event.freed].ended:
                 self._fault(event, f"the handle is held by {handle.holder}")
             if event.by == "engine" and self.observations.executes(event.freed):
-                self._fault(event, "the body executes still")
+                self._fault(event, "the body still executes")
             self.observations.released(event.freed)
             handle.hold(event.seq, None)
 

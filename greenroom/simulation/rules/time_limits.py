@@ -1,10 +1,12 @@
-"""Time limits: what a run was submitted under ends it, neither too early nor too late.
+"""Time limits: a run's timeouts and deadline end it, neither too early nor too late.
 
-`queue_timeout` and `deadline` count from the submission, `run_timeout` from the beginning of each attempt,
-and only while the run has a slot. A body that has to be ended has its grace, and is abandoned after that.
-Nothing is judged while the store is slow or out of order, which takes time of its own; nor is what counts
-from the submission once the run has gone through a restart, for it goes by the clocks on the walls since, or
-where it may have been submitted while the store failed, for it was created when the store was back.
+`queue_timeout` and `deadline` count from the submission, `run_timeout` from the start of each attempt, and
+only while the run has a slot. A body that must end has its grace, and is abandoned after that.
+
+Nothing is checked while the store is slow or unavailable, which takes time itself. A limit that counts from
+the submission is not checked after a restart, because it then depends on the wall clock; nor for a run that
+may have been submitted while the store was unavailable, because it was created only when the store was
+available again.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from ..model.state import ModelRun, ModelState
 _AT_ONCE = 0.001
 _SLACK = 0.01
 _NOTICED_WITHIN = 6.0
-"""Seconds within which an engine notices that its store is back: its longest pause between two tries, and the
-time that a try takes."""
+"""Seconds within which an engine notices that its store is available again: its longest pause between two
+attempts, and the duration of an attempt."""
 
 
 class TimeLimitRules:
-    """See the module's text. `now` is trio's time; `grace` says how long a run's body may take to end."""
+    """See the module's docstring. `now` is trio's time; `grace` returns the seconds that a run's body has to
+    end."""
 
     def __init__(
         self,
@@ -40,14 +43,14 @@ class TimeLimitRules:
         self._fault = fault
 
     def submitted(self, run: ModelRun, terms: Terms) -> None:
-        """A run is new."""
+        """Record the limits of a new run."""
         now = self._now()
         run.terms, run.submitted_at = terms, now
         if now <= self._model.disturbed + _NOTICED_WITHIN:
             run.aged = True
 
     def transition(self, event: RunStateChanged, run: ModelRun) -> None:
-        """A run is about to change its status."""
+        """Read a transition, before the model does."""
         now = self._now()
         if event.to is Status.RUNNING:
             if event.attempt != run.attempt or run.restored:
@@ -69,7 +72,7 @@ class TimeLimitRules:
             self._fault(f"{event}: only {counted:g} s of {limit:g} s had passed")
 
     def end_instant(self) -> None:
-        """Whoever's time is over has ended."""
+        """Check that each run whose time has expired has ended."""
         now = self._now()
         for run in self._model.pending.values():
             if run.id in self._model.deleting:
@@ -81,7 +84,7 @@ class TimeLimitRules:
                 self._judge_late(run, "queue_timeout", run.submitted_at, now - run.submitted_at)
 
     def about_to_end(self) -> set[str]:
-        """Runs that get no slot any more, because their time is over within a moment."""
+        """The runs that get no slot, because their time expires within a moment."""
         soon = self._now() + _AT_ONCE
         known = [run for run in self._model.pending.values() if not run.aged]
         return {run.id for run in known if _ends_by(run, soon - run.submitted_at)}
@@ -96,7 +99,9 @@ class TimeLimitRules:
         if run.status is not Status.QUEUED:
             limit += self._grace(run)
         if counted > limit + _SLACK and self._model.disturbed < since:
-            self._fault(f"after {self._model.seq}, {run} is past its {what}: {counted:g} s of {limit:g} s")
+            self._fault(
+                f"after {self._model.seq}, {run} has exceeded its {what}: {counted:g} s of {limit:g} s"
+            )
 
 
 def _seconds(limit: float | None) -> float:

@@ -1,6 +1,6 @@
-"""Rules 4, 8 and 10: what a run may do. The state machine, attempts, handles, interrupts and messages.
+"""Rules 4, 8 and 10: the state machine, attempts, handles, interrupts and messages of runs.
 
-Reads the events of runs, one by one, and notes in the model what they say.
+Reads the events of runs, one by one, checks them, and updates the model.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FLAGS = ("interactive", "streaming", "compacting")
 
 
 class TransitionRules:
-    """See the module's text. They judge with all the others of `Rules`."""
+    """See the module's docstring. Part of `Rules`, whose other parts it uses."""
 
     def __init__(self, rules: Rules) -> None:
         self.model = rules.model
@@ -42,7 +42,7 @@ class TransitionRules:
         self.observations = rules.observations
         self.flows = rules.flows
         self.time_limits = rules.time_limits
-        self._tell = rules.faults.append
+        self._report = rules.faults.append
         self._interrupts: set[str] = set()
         self._last_place = 0
 
@@ -56,16 +56,16 @@ class TransitionRules:
                 self._fault(event, "no event has created this run")
             return
         if (event.handle, event.lane) != (run.handle, run.lane):
-            self._fault(event, f"it is about {run}")
+            self._fault(event, f"it belongs to {run}")
         if run.ended:
-            self._fault(event, f"it is about {run}, which ended with {run.ended_in}")
+            self._fault(event, f"it belongs to {run}, which ended at seq {run.ended_in}")
         if isinstance(event, RunStateChanged):
             self._transition(event, run)
         elif isinstance(event, RunChanged):
             self._changed(event, run)
         elif isinstance(event, RunProgress | RunLog):
             if event.attempt != run.attempt or run.status not in (Status.SUSPENDED, *EXECUTES):
-                self._fault(event, f"a body reports, in attempt {run.attempt} of {run}")
+                self._fault(event, f"a body reports, but its run is in attempt {run.attempt}: {run}")
         elif isinstance(event, RunMessage):
             self._message(event, run)
         elif isinstance(event, RunSignal):
@@ -82,14 +82,14 @@ class TransitionRules:
         run = self.model.runs[event.run] = self.model.pending[event.run] = ModelRun(event)
         handle = self.model.handle(run.handle)
         if event.to is not Status.QUEUED or event.attempt != 0:
-            self._fault(event, "a run begins queued, before its first attempt")
+            self._fault(event, "a run must be created with status queued and attempt 0")
         if run.parent is not None:
             self.model.runs[run.parent].called = True
             if run.handle in self.model.handles_above(run):
-                self._fault(event, "its handle is held by a run that waits for it")
+                self._fault(event, "its handle is held by a run that waits for it (deadlock)")
         if event.place is not None:
             if handle.waiting:
-                self._fault(event, f"it overtakes {handle.waiting}, which wait in the handle")
+                self._fault(event, f"it overtakes runs that wait in the handle: {handle.waiting}")
             self._admit(event, run, event.place)
         elif event.front:
             handle.waiting.insert(0, run.id)
@@ -110,7 +110,7 @@ class TransitionRules:
 
     def _place(self, event: RunEvent, run: ModelRun, place: int) -> None:
         if place <= self._last_place:
-            self._fault(event, f"places as high as {self._last_place} were drawn before")
+            self._fault(event, f"a place must be higher than the last one (last: {self._last_place})")
         self._last_place = run.place = place
 
     def _transition(self, event: RunStateChanged, run: ModelRun) -> None:
@@ -120,19 +120,21 @@ class TransitionRules:
         if event.from_ != before:
             self._fault(event, f"the run was {before}")
         if before not in allowed_from(to) or rank(to) < rank(before):
-            self._fault(event, f"the table allows no way from {before} to {to}")
+            self._fault(event, f"the state machine allows no transition from {before} to {to}")
         if run.fate is not None and (to, event.reason) not in run.fate:
-            self._fault(event, f"a restart must make of {run} one of {run.fate}")
+            self._fault(event, f"after a restart, {run} must change to one of {run.fate}")
         attempts: Collection[int] = run.next_attempts if to is Status.RUNNING else (run.attempt,)
         if event.attempt not in attempts:
-            self._fault(event, f"the attempt was {run.attempt}, and the next is {run.next_attempts}")
+            self._fault(
+                event, f"the attempt was {run.attempt}, and the next must be one of {run.next_attempts}"
+            )
         if event.place != run.place:
             self._fault(event, f"the place was {run.place}")
         if to is Status.CANCELLING and not run.flags["interactive"] and event.reason != "shutdown":
-            self._fault(event, f"{run} takes no cancel now")
+            self._fault(event, f"{run} is not interactive, so it cannot be cancelled")
         if to is Status.RUNNING:
             self._begins(event, run)
-        elif run.stands_in_queue or before is Status.SUSPENDED:
+        elif run.is_in_queue or before is Status.SUSPENDED:
             self.order.left_queue(run)
         elif event.reason == "lease_lost":
             self.order.comes_back(run)
@@ -167,11 +169,11 @@ class TransitionRules:
         self.model.pending.pop(run.id, None)
         handle = self.model.handle(run.handle)
         if run.interrupts:
-            self._fault(event, f"interrupts are left open: {run.interrupts}")
+            self._fault(event, f"interrupts are still open: {run.interrupts}")
         if self.observations.executes(run.id) and not event.holds_handle:
-            self._fault(event, "its body executes still")
+            self._fault(event, "its body still executes")
         if event.holds_handle and self.observations.has_no_body(run.id):
-            self._fault(event, "it has no body that could hold the handle")
+            self._fault(event, "it has no body that could keep the handle")
         if handle.holder == run.id and not event.holds_handle:
             handle.hold(event.seq, None)
         for names in (handle.waiting, handle.replacing):
@@ -182,15 +184,16 @@ class TransitionRules:
         if event.place is not None:
             self._draws_place(event, run, event.place)
         if event.detached:
-            if not run.holds_slot and run.status is not Status.CANCELLING:  # whose wait was just over
-                self._fault(event, f"{run} holds no slot that it could lose")
+            # A run that is being cancelled may have waited without a slot until just now.
+            if not run.holds_slot and run.status is not Status.CANCELLING:
+                self._fault(event, f"{run} has no slot that it could lose")
             run.holds_slot = False
         changed = {name: value for name in _FLAGS if (value := getattr(event, name)) is not None}
         awaits = run.reason == "message" and run.status is Status.SUSPENDED
         if any(changed.values()) and not self.observations.executes(run.id) and not awaits:
             self._fault(event, f"{run} has no body")
         run.flags.update(changed)
-        run.has_body = run.has_body and len(changed) < len(_FLAGS)  # all of them: its body is gone
+        run.has_body = run.has_body and len(changed) < len(_FLAGS)  # all flags change when the body ends
         suspended = run.status is Status.SUSPENDED and not run.restored
         if suspended and changed == dict.fromkeys(_FLAGS, False) and not self.observations.executes(run.id):
             run.next_attempts = (run.attempt + self.recovery.costs_attempt(run, "lease_lost"),)
@@ -199,13 +202,13 @@ class TransitionRules:
         handle = self.model.handle(run.handle)
         if run.status is Status.QUEUED:
             if handle.waiting[:1] != [run.id]:
-                self._fault(event, f"first in the handle is the first of {handle.waiting}")
+                self._fault(event, f"it is not the first run that waits in the handle: {handle.waiting}")
             handle.waiting = [id for id in handle.waiting if id != run.id]
             handle.replacing = [id for id in handle.replacing if id != run.id]
             self._admit(event, run, place)
             return
         if run.status is not Status.SUSPENDED or run.drew_place or self.observations.executes(run.id):
-            self._fault(event, f"{run} is no retry that needs a place")
+            self._fault(event, f"only a retry draws a new place: {run}")
         self._place(event, run, place)
         run.drew_place = run.waits_for_slot = True
         run.next_attempts = (run.attempt + 1,)
@@ -214,15 +217,15 @@ class TransitionRules:
 
     def _interrupt(self, event: InterruptOpened, run: ModelRun) -> None:
         if event.interrupt in self._interrupts:
-            self._fault(event, "the interrupt was asked before")
+            self._fault(event, "the interrupt was opened before")
         kept = run.answers.get(event.key)
         same = kept is not None and same_json(run.data[kept[0]], event.data)
         if same or event.key in run.interrupts.values():
-            self._fault(event, f"{run} has asked under this key, and the answer is kept")
+            self._fault(event, f"{run} has opened an interrupt with this key before, and its answer is kept")
         run.answers.pop(event.key, None)
         run.data[event.interrupt] = event.data
         self._interrupts.add(event.interrupt)
-        run.asked.append(event.interrupt)
+        run.interrupt_ids.append(event.interrupt)
         run.interrupts[event.interrupt] = event.key
 
     def _answer(self, event: InterruptClosed, run: ModelRun) -> None:
@@ -235,11 +238,11 @@ class TransitionRules:
     def _message(self, event: RunMessage, run: ModelRun) -> None:
         awaited = run.reason == "message" and not self.observations.executes(run.id)
         if not run.flags["interactive"] or run.flags["compacting"]:
-            self._fault(event, f"{run} takes no messages now: {run.flags}")
+            self._fault(event, f"{run} accepts no messages now: {run.flags}")
         if self.recovery.job(run).accepts == "streaming" and not (run.flags["streaming"] or awaited):
-            self._fault(event, f"{run} takes messages only while it streams")
+            self._fault(event, f"{run} accepts messages only while it streams")
         run.messages[event.seq] = event.message
         self.observations.message(run.id, event.message)
 
     def _fault(self, event: EventBase, why: str) -> None:
-        self._tell(f"{event}: {why}")
+        self._report(f"{event}: {why}")

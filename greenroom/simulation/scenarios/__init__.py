@@ -1,1 +1,1 @@
-"""What happens in a simulation: who calls, what bodies do, and what fails."""
+"""The built-in scenarios: clients, bodies and faults."""

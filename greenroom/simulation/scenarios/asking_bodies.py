@@ -1,8 +1,8 @@
-"""Bodies that ask and call several times, with checkpoints between, and go on from them; for a scenario in
-which they are stopped, crashed and tried again wherever they are.
+"""Bodies that open interrupts and call children, with checkpoints between, and resume from them.
 
-A run has stages in its parameters. After each stage its body saves a checkpoint. Many of the steps are the
-same, so that only their positions tell them apart; some ask for something else in each body.
+A scenario stops, crashes and retries them at any point. The parameters of a run contain its stages; after
+each stage the body saves a checkpoint. Many steps have equal data, so that only their positions differ; in
+some steps the data differs from body to body.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Steady:
         self._bodies = bodies
         self._begun: Counter[str] = Counter()
         self._taken: Counter[str] = Counter()
-        self._heard: dict[str, int] = {}  # by run: the last message taken since the last checkpoint, counted
+        self._heard: dict[str, int] = {}  # by run: the number of the last message since the last checkpoint
         for name, options in {"steady": {"max_attempts": 3, "backoff": 0.5}, "still": {}}.items():
             bodies.jobs.job(name, grace=GRACE, resumable=True, **options)(self._body)  # type: ignore[call-overload]
         for name, resumable in {"charge": False, "settle": True}.items():
@@ -60,10 +60,10 @@ class Steady:
 
     async def _ask(self, run: Run, where: Where, timeout: float, release_slot: bool, key: str | None) -> None:
         rules = self._bodies.rules
-        if key is not None:  # within a stage it is the same interrupt each time
+        if key is not None:  # within a stage, the key identifies the interrupt
             where = (where[0], -1, where[-1])
         data = {"body": where[-1]}
-        if key is None:  # an interrupt about a message is another one than that about no message
+        if key is None:  # after another message, it is another interrupt
             where = (*where, self._heard.get(run.id, 0))
         rules.replays.asks(run.id, where)
         answer = await self._bodies.interrupt(run, data, timeout, key, release_slot=release_slot)
@@ -80,7 +80,7 @@ class Steady:
             except RunEnded:
                 if run.cancel_requested:
                     raise
-                raise ValueError("its child has not succeeded") from None
+                raise ValueError("its child did not succeed") from None
         rules.replays.was_charged(run.id, where, child)
 
     async def _listen(self, run: Run, where: Where, seconds: float) -> None:
@@ -97,7 +97,7 @@ class Steady:
 
 
 def draw_stages(random: Random) -> list[Stage]:
-    """What a run does: stages of a few steps."""
+    """The stages of a run, each with a few steps."""
     return [[_draw_step(random) for _ in range(random.randint(1, 3))] for _ in range(random.randint(1, 4))]
 
 
@@ -116,7 +116,7 @@ def _draw_step(random: Random) -> list[Any]:
 
 
 async def submit_steady(caller: Caller, random: Random) -> None:
-    """Submit such a run."""
+    """Submit a run of the job `steady` or `still`."""
     options: dict[str, Any] = {
         "handle": random.choice(HANDLES),
         "on_conflict": "queue",
@@ -125,12 +125,12 @@ async def submit_steady(caller: Caller, random: Random) -> None:
     try:
         await caller.client.submit(random.choice(("steady", "still")), **options)
     except Draining:
-        caller.check(not caller.same_life, "was refused by an engine that was not draining")
+        caller.check(not caller.same_life, "received draining from an engine that was not draining")
 
 
 async def answer_open(caller: Caller, random: Random) -> None:
-    """Answer an interrupt that is open."""
+    """Answer an open interrupt."""
     known = [id for run in caller.model.pending.values() for id in run.interrupts]
     if known:
         outcome = await caller.client.answer(random.choice(known), {"by": caller.client.name})
-        caller.check(outcome in ("resolved", "already_resolved"), f"was told that an interrupt is {outcome}")
+        caller.check(outcome in ("resolved", "already_resolved"), f"answered an interrupt: {outcome}")

@@ -1,7 +1,7 @@
-"""The bodies of the built-in scenario: they do what their parameters say, and look around them.
+"""The bodies of the built-in scenarios: they execute the plans in their parameters.
 
-A plan is a list of steps, and a step a name with arguments, as JSON. The parameters of a run hold one plan
-for each of its attempts; the last one goes for all that follow.
+A plan is a list of steps; a step is a name with arguments, as JSON. The parameters of a run contain a plan
+for each attempt; the last plan applies to all later attempts, too.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Plan = list[list[Any]]
 
 
 class Bodies:
-    """The jobs, and what their bodies do. `rules` judge what they see."""
+    """The jobs and their bodies. `rules` check what the bodies observe."""
 
     def __init__(self) -> None:
         self.jobs = Jobs()
-        self.rules: Rules  # of the server; set when there is one
-        self.kill: Callable[[str], None]  # the server's process; likewise
-        self.letting_go = trio.Event()  # what takes long in a body ends when this is set
-        self.first: Plan = []  # what each does before its plan
+        self.rules: Rules  # the server's rules; set when the server is up
+        self.kill: Callable[[str], None]  # kills the server's process; set when the server is up
+        self.letting_go = trio.Event()  # when set, bodies end their long waits
+        self.first: Plan = []  # the steps of each body before its plan
         self._register("plain")
         self._register("retried", max_attempts=3, backoff=1.0)
         self._register("polite", cancel="cooperative", max_attempts=2, backoff=0.0)
@@ -52,8 +52,8 @@ class Bodies:
 
         @self.jobs.job(name, **options)
         async def body(run: Run, params: dict[str, Any]) -> int:
-            tries: list[Plan] = params.get("tries", [[]])
-            for step in (*self.first, *tries[min(run.attempt, len(tries)) - 1]):
+            plans: list[Plan] = params.get("attempts", [[]])
+            for step in (*self.first, *plans[min(run.attempt, len(plans)) - 1]):
                 await self._perform(run, *step)
                 self.look(run)
             return run.attempt
@@ -66,10 +66,10 @@ class Bodies:
         except (GreenroomError, OSError, trio.TooSlowError):
             return
         if gone and step in ("log", "save", "progress"):
-            self.rules.faults.append(f"a body of {known} could {step}")
+            self.rules.faults.append(f"a body of {known} could {step} after the end of its run")
 
     def look(self, run: Run) -> None:
-        """Have the rules judge that a body goes on."""
+        """Check that a body may continue."""
         known = self.rules.model.runs[run.id]
         ends = known.status is Status.SUSPENDED and run.cancel_requested  # without a slot
         if not ends:
@@ -78,12 +78,12 @@ class Bodies:
     async def interrupt(
         self, run: Run, data: Any, timeout: float | None, key: str | None, *, release_slot: bool
     ) -> Any:
-        """Ask, and let the rules know who waits without a slot."""
+        """Open an interrupt. The rules know of the wait if it releases the slot."""
         waiting = self.rules.observations.waiting(run.id, "answer") if release_slot else nullcontext()
         with waiting:
             return await run.interrupt(data, timeout, key, release_slot=release_slot)
 
-    # What bodies do.
+    # The steps of plans.
 
     async def _turns(self, run: Run, count: int) -> None:
         for _ in range(count):
@@ -116,16 +116,18 @@ class Bodies:
             and not refused
             and answer not in (given for _, given in known.answers.values())
         ):
-            self.rules.faults.append(f"a body of {known} was answered {answer}, which nobody has said")
+            self.rules.faults.append(
+                f"a body of {known} received the answer {answer}, which no client has given"
+            )
 
     async def _call(self, run: Run, handle: str, lane: str, plan: Plan, on_conflict: Any) -> None:
         with self.rules.observations.waiting(run.id, "child"):
             await run.call(
-                "plain", handle=handle, lane=lane, params={"tries": [plan]}, on_conflict=on_conflict
+                "plain", handle=handle, lane=lane, params={"attempts": [plan]}, on_conflict=on_conflict
             )
 
     async def _log(self, run: Run) -> None:
-        await run.log("as asked")
+        await run.log("as planned")
 
     async def _progress(self, run: Run) -> None:
         await run.progress(run.attempt)
@@ -135,7 +137,7 @@ class Bodies:
         await run.save_checkpoint(value)
         saved = self.rules.model.checkpoints[run.handle, self.rules.model.runs[run.id].job]
         if saved != (run.id, value):
-            self.rules.faults.append(f"{run.id} has saved {value}, and {saved} is kept")
+            self.rules.faults.append(f"run {run.id} saved the checkpoint {value}, but {saved} is stored")
 
     async def _write(self, run: Run, path: str, seconds: float, overwrite: bool) -> None:
         async with run.open_file(path, overwrite=overwrite) as file:
@@ -180,14 +182,14 @@ class Bodies:
         raise cancelled()
 
     async def _raise(self, run: Run) -> None:
-        raise ValueError("as asked")
+        raise ValueError("as planned")
 
 
-# What is drawn.
+# Random plans.
 
 
-def draw_tries(random: Random) -> list[Plan]:
-    """Plans for the attempts of a run."""
+def draw_attempts(random: Random) -> list[Plan]:
+    """Random plans for the attempts of a run."""
     plans = [draw_plan(random, 3) for _ in range(random.choice((1, 1, 2)))]
     if len(plans) > 1 and random.random() < 0.3:
         plans[0].append(["raise"])
@@ -195,15 +197,15 @@ def draw_tries(random: Random) -> list[Plan]:
 
 
 def draw_plan(random: Random, longest: int) -> Plan:
-    """A few steps; often the body first looks what has been said to those before it."""
+    """A few random steps; in many plans the body first reads the messages to earlier bodies."""
     plan = [draw_step(random) for _ in range(random.randint(0, longest))]
     return [["read"], *plan] if plan and random.random() < 0.3 else plan
 
 
 def draw_step(random: Random) -> list[Any]:
-    """Something that a body does: each kind as likely, and within a kind each step."""
+    """A random step: first a group of steps is drawn, then a step of the group."""
     name = random.choice(random.choice((_SIMPLE, _SIMPLE, _WAITS, _WAITS, _WORK, _ODD)))
-    if name == "poison" and random.random() < 0.6:  # it costs several lives
+    if name == "poison" and random.random() < 0.6:  # rarer, because it kills the server several times
         name = "raise"
     return [name, *_draw_arguments(name, random)]
 
@@ -215,12 +217,12 @@ _ODD = ("ignore", "end_interactive", "raise", "forever", "poison")
 
 
 def draw_short_step(random: Random) -> list[Any]:
-    """Something that takes little time, or none."""
+    """A random step that takes little time, or none."""
     return random.choice((["turns", random.randint(0, 6)], ["sleep", 0.0], ["hold", 0.5]))
 
 
 def draw_moment(random: Random) -> float:
-    """A little time."""
+    """A random short time, in seconds."""
     return random.choice((0.0, 0.5, 1.0, 2.5))
 
 

@@ -1,5 +1,5 @@
-"""Scenarios by name, `module:function`, or a word for one that comes with Greenroom: for a command line, and
-for other processes that are to find one."""
+"""Names of scenarios: `module:function`, or a single word for a built-in one. The command line and the
+processes of a hunt use them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ..world.world import Scenario
 
 BUILT_IN = "greenroom.simulation.scenarios.commands:either"
-"""Every command of the API, and a crowd in a hurry."""
+"""The default: a mixture of the scenarios in `commands.py`."""
 
 NAMED = {
     "commands": BUILT_IN,
@@ -20,38 +20,38 @@ NAMED = {
     "flows": "greenroom.simulation.scenarios.flows.scenario:flows",
     "leases": "greenroom.simulation.scenarios.leases:leases",
 }
-"""Those that come with Greenroom."""
+"""The built-in scenarios."""
 
 
 class NoScenario(ValueError):
-    """There is no scenario of this name; the text says why."""
+    """No scenario has this name; the message contains the reason."""
 
 
 def find(name: str) -> Scenario:
-    """The scenario of a name."""
+    """The scenario with a name. Raises `NoScenario`, and any error that its module raises."""
     module_name, colon, path = NAMED.get(name, name).partition(":")
     if not (module_name and colon and path):
         known = ", ".join(NAMED)
-        raise NoScenario(f"{name!r} names no scenario: write module:function, or one of {known}")
+        raise NoScenario(f"unknown scenario {name!r}: use module:function, or one of {known}")
     try:
         found: Any = import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there, and lacks another
-        raise NoScenario(f"there is no module {error.name!r} here, which {name!r} names") from error
+            raise  # the module exists, but imports one that does not
+        raise NoScenario(f"module {error.name!r} of scenario {name!r} not found") from error
     for part in path.split("."):
         if not hasattr(found, part):
-            raise NoScenario(f"module {module_name!r} has no {path!r}")
+            raise NoScenario(f"module {module_name!r} has no function {path!r}")
         found = getattr(found, part)
     if not callable(found):
-        raise NoScenario(f"{name!r} is no function, but {type(found).__name__}")
+        raise NoScenario(f"scenario {name!r} must be a function (got {type(found).__name__})")
     scenario: Scenario = found
     return scenario
 
 
 def name_of(scenario: Scenario) -> str | None:
-    """The name by which another process finds a scenario; `None` if none does, as for one that is defined
-    in a function, or in the program that was started."""
+    """The name under which another process can import a scenario. `None` if it cannot, for example because
+    the scenario is defined within a function, or in the main program."""
     module = getattr(scenario, "__module__", None)
     path = getattr(scenario, "__qualname__", None)
     if module in (None, "__main__") or path is None or "<" in path:

@@ -1,10 +1,10 @@
-"""The built-in scenario: every command, in random order, from several clients, while everything fails.
+"""The built-in scenario: all commands, in random order, from several clients, with faults.
 
-Each step draws what one client does, and most don't wait for it to be done before the next begins. Some steps
-are faults: the server crashes at a commit or anywhere, is stopped and started again, its disk fails, is slow
-or full, the clocks on the walls jump, a follower stalls or comes back. In the end every obstacle is taken
-away; then all bodies end, and nothing may be left. What callers are told is judged in `callers.py`, and what
-followers see in `followers.py`.
+Each step draws one action of a client; most steps do not wait for its end. Some steps are faults: the server
+crashes at a commit or at any other moment, or is stopped and started again; its disk fails, is slow or full;
+the wall clock jumps; a follower stalls or reconnects. At the end all obstacles are removed; then all bodies
+must end, and no run may remain. `callers.py` checks the results of calls, `followers.py` the events that
+clients receive.
 """
 
 from __future__ import annotations
@@ -28,44 +28,43 @@ from .followers import Follower
 
 MAX_CONCURRENT = 2
 PATIENCE = 60.0
-"""Seconds; longer than anything in it that ends by itself."""
+"""Seconds; longer than any wait in the scenario that ends by itself."""
 
 LONG_JUMP = 3600.0
 """Seconds."""
 
 LONGEST_STEP = 20.0
-"""Seconds after which a step is not waited for any more."""
+"""Seconds after which the scenario no longer waits for a step."""
 
 
 async def everything(world: World) -> None:
-    """The scenario."""
+    """The scenario with all commands and faults."""
     play = Play(world)
     await play.go_through(play.step)
 
 
 async def crowd(world: World) -> None:
-    """Short runs in a hurry on many handles, and limits that change under them, much of it in one instant: a
-    scenario for the order of places."""
+    """Many short runs on many handles, while limits change: tests the order of places."""
     play = Play(world)
     await play.go_through(play.hurry)
 
 
 async def resumed(world: World) -> None:
-    """Bodies that ask and call several times with checkpoints between, and that are stopped everywhere: a
-    scenario for what a body that goes on gets again."""
+    """Bodies that open interrupts and call children, with checkpoints between, and are stopped at any point:
+    tests which answers and results a resumed body gets again."""
     play = Play(world)
     await play.go_through(play.interfere)
 
 
 async def clinging(world: World) -> None:
-    """Bodies that outlive their runs on one handle, which is released under them while they go on: a scenario
-    for who holds the handle."""
+    """Bodies that outlive their runs on one handle, which is released while they still execute: tests which
+    run holds the handle."""
     play = Play(world)
     await play.go_through(play.cling)
 
 
 async def either(world: World) -> None:
-    """One of the three, by the seed: for hunts."""
+    """`everything`, `crowd` or `resumed`, depending on the seed: for hunts."""
     if world.seed % 10 == 8:
         await resumed(world)
     else:
@@ -73,7 +72,7 @@ async def either(world: World) -> None:
 
 
 class Play:
-    """One simulation: a server with bodies in it, callers and followers around it, and faults."""
+    """One simulation: a server with bodies, its callers and followers, and faults."""
 
     def __init__(
         self, world: World, *, max_concurrent: int = MAX_CONCURRENT, gateway: GatewayConfig | None = None
@@ -92,7 +91,7 @@ class Play:
 
     @asynccontextmanager
     async def staged(self) -> AsyncIterator[None]:
-        """A server that is up for the block, and followers of it. After the block everything is let end."""
+        """Run a server and its followers while the block lasts. After the block, wait until all runs end."""
         await self.begin()
         async with trio.open_nursery() as followers:
             for number in range(2):
@@ -105,7 +104,7 @@ class Play:
             followers.cancel_scope.cancel()
 
     async def go_through(self, step: Callable[[Random], Awaitable[None]], steps: int = 60) -> None:
-        """The whole of it: that many steps, and the end."""
+        """Play the whole scenario: this number of steps, and the end."""
         async with self.staged():
             async for taken in self.world.steps(steps):
                 await step(taken.random)
@@ -117,13 +116,13 @@ class Play:
         )
         self.bodies.rules = self.server.rules
         self.bodies.kill = self.server.kill
-        if self.world.derived("deletes").random() < 0.3:  # on this machine they take their time
+        if self.world.derived("deletes").random() < 0.3:  # a machine with slow deletes
             self.server.disk.delete_delay = (0.0, 4.0)
-        if self.world.derived("files").random() < 0.25:  # so that cancels have something to delete
+        if self.world.derived("files").random() < 0.25:  # so that a cancel has files to delete
             self.bodies.first = [["write", "first.txt", 0.0, True]]
 
     async def step(self, random: Random) -> None:
-        """Let something happen."""
+        """Take a random step of `everything`."""
         if random.random() < 0.7:
             await self.start(random)
         deed = random.choice(random.choice(self.deeds))
@@ -131,7 +130,7 @@ class Play:
         await pause(random)
 
     async def hurry(self, random: Random) -> None:
-        """Let something happen at once."""
+        """Take a random step of `crowd`, in most cases without a pause."""
         deed = "submit_short" if random.random() < 0.7 else random.choice(_HURRIES)
         await self.do(deed, random, wait=False)
         if random.random() < 0.1:
@@ -140,19 +139,19 @@ class Play:
             await trio.lowlevel.checkpoint()
 
     async def interfere(self, random: Random) -> None:
-        """Let something happen to bodies that go on."""
+        """Take a random step of `resumed`."""
         if random.random() < 0.8:
             await self.start(random)
         await self.do(random.choice(random.choice(_INTERFERENCES)), random, wait=random.random() < 0.2)
         await pause(random)
 
     async def cling(self, random: Random) -> None:
-        """Let something happen to a handle whose bodies ignore their ends."""
+        """Take a random step of `clinging`."""
         await self.do(random.choice(_ON_ONE_HANDLE), random, wait=False)
         await trio.sleep(bodies.draw_moment(random))
 
     async def do(self, deed: str, random: Random, *, wait: bool) -> None:
-        """Have something done, and wait for it, if so."""
+        """Do a named action, and wait for its end if requested."""
         if not wait:
             self._nursery.start_soon(self._do, deed, random)
             return
@@ -166,44 +165,45 @@ class Play:
             await Caller(self.world.client(self.new_name()), self.world, self.desk).call(CALLS[deed], random)
 
     def new_name(self) -> str:
-        """For somebody who does one thing. It is in all events that he causes, and his alone."""
+        """A new name for a caller, so that the events that it causes can be found."""
         self._callers += 1
         return f"caller {self._callers}"
 
     async def start(self, random: Random | None = None) -> None:
-        """Bring the server up, whatever has happened to its disk."""
+        """Start the server, and retry until its disk works."""
         options: dict[str, Any] = {}
         if random is not None and random.random() < 0.3:
             options["max_concurrent"] = random.choice((None, 1, 2, 3))
             options["lanes"] = random.choice(({}, {"side": 2}, {"side": 0, "back": 1}))
         while not self.server.running:
-            if self.server.starting:  # by somebody else
+            if self.server.starting:  # another task is starting it
                 await trio.sleep(1)
                 continue
             try:
                 await self.server.start(**options)
-            except GreenroomError:  # the disk was not there
+            except GreenroomError:  # the disk failed
                 await trio.sleep(1)
 
     # The end.
 
     async def let_everything_end(self) -> None:
-        """Take every obstacle away; then all bodies end, and nothing may be left."""
+        """Remove all obstacles; then all bodies must end, and no run may remain."""
         self.server.disk.repair()
         self.bodies.letting_go.set()
         for follower in self.followers:
             follower.go_on()
-        if self._jumped:  # whoever waits through a restart waits no longer for it than it wanted to
+        if self._jumped:  # a restart after the clock was set back must not prolong any wait
             self.world.clock.jump(-LONG_JUMP * 100)
             await self.server.stop()
         await self._until_up_and_free()
         model = self.server.rules.model
         left = list(model.pending.values())
         if left and not any(run.reason in ("child", "message") for run in left):
-            self.world.fail(f"{left} are left, although every body has ended")
+            self.world.fail(f"these runs remain although every body has ended: {left}")
         client = self.world.client("the end")
-        for run in left:  # two whose children wait for each other's handles wait for ever, rightly, as do
-            # those that wait for a message
+        # Two runs whose children wait for each other's handles wait forever, and so does a run that waits for
+        # a message. That is correct.
+        for run in left:
             try:
                 await client.cancel(run.id)
             except GreenroomError:
@@ -213,16 +213,16 @@ class Play:
         await self._check_that_every_slot_is_there()
 
     async def _until_up_and_free(self) -> None:
-        """Until it has been up for long, with nothing in its way: it may have been about to stop."""
+        """Start the server until it stays up for a long time without obstacles: it may be about to stop."""
         lives = 0
         while lives != self.server.lives or not self.server.running:
             await self.start()
             lives = self.server.lives
             with suppress(Unavailable):
-                await self._take_obstacles_away()
+                await self._remove_obstacles()
             await trio.sleep(PATIENCE)
 
-    async def _take_obstacles_away(self) -> None:
+    async def _remove_obstacles(self) -> None:
         client = self.world.client("the end")
         await client.resume()
         await client.set_max_concurrent(self.max_concurrent)
@@ -237,10 +237,10 @@ class Play:
         left += [*snapshot.interrupts, *(part for part in disk.parts if part not in disk.undeleted)]
         self.world.check(
             not (left or snapshot.engine.executing or snapshot.engine.queued),
-            f"left at the end: {left}, {snapshot.engine}",
+            f"not ended at the end of the scenario: {left}, {snapshot.engine}",
         )
         torn = [key for key, file in self.server.disk.files.items() if file.content != bodies.WHOLE]
-        self.world.check(not torn, f"these files are not whole: {torn}")
+        self.world.check(not torn, f"these finished files are incomplete: {torn}")
         for follower in self.followers:
             follower.check(snapshot)
 
@@ -248,14 +248,17 @@ class Play:
         self.bodies.letting_go = trio.Event()
         client, model = self.world.client("the end"), self.server.rules.model
         for number in range(self.max_concurrent):
-            params = {"tries": [[["hold", 1.0]]]}
+            params = {"attempts": [[["hold", 1.0]]]}
             await client.submit("plain", handle=f"last-{number}", lane="main", params=params)
         await trio.sleep(0.5)
         executing = len(model.holders())
-        self.world.check(executing == self.max_concurrent, f"only {executing} execute: slots were lost")
+        self.world.check(
+            executing == self.max_concurrent,
+            f"slots were lost: {executing} runs execute, expected {self.max_concurrent}",
+        )
         for lane in LANES[1:]:
-            ticket = await client.submit("plain", handle=f"last-{lane}", lane=lane, params={"tries": [[]]})
-            self.world.check(await ticket.wait(5), f"the slot of lane {lane} was lost")
+            ticket = await client.submit("plain", handle=f"last-{lane}", lane=lane, params={"attempts": [[]]})
+            self.world.check(await ticket.wait(5), f"a slot was lost: no run starts in lane {lane}")
 
     # Faults.
 
@@ -278,7 +281,7 @@ class Play:
             self.server.disk.fail_commit("broken", after=random.randint(0, 5))
 
     async def restart_at_rest(self, random: Random) -> None:
-        """Kill the server while nothing executes, and runs are queued in another order than they came in."""
+        """Kill the server while no run executes, and places differ from the order of submission."""
         if self._resting:
             return
         self._resting = True
@@ -288,7 +291,7 @@ class Play:
             await client.wait_for_active(PATIENCE)
             for lane in LANES:
                 await client.clear_lane(lane)
-            params = {"tries": [[["hold", 1.0]]]}
+            params = {"attempts": [[["hold", 1.0]]]}
             first, *_ = [
                 await client.submit("plain", handle=handle, lane=lane, on_conflict="queue", params=params)
                 for handle in ("one", "one", "two", "three")
@@ -296,9 +299,8 @@ class Play:
             ]
             await first.cancel()
         await self.server.crash()
-        with trio.CancelScope(
-            shield=True
-        ):  # or whoever needs the server next would find one that is starting
+        # Shielded: otherwise the next task that needs the server could find it still starting.
+        with trio.CancelScope(shield=True):
             await self.server.start(max_concurrent=random.choice((1, self.max_concurrent)))
         self._resting = False
 
@@ -308,7 +310,7 @@ class Play:
             await self.server.stop()
 
     async def trouble_the_disk(self, random: Random) -> None:
-        """For a while."""
+        """Make the disk fail, or slow, for a while."""
         disk = self.server.disk
         what = random.choice(("down", "full", "slow", "slow deletes"))
         if what == "slow":
@@ -326,18 +328,18 @@ class Play:
             setattr(disk, what, False)
 
     async def jump(self, random: Random) -> None:
-        """Set the clocks forward or back."""
+        """Set the wall clock forward or back."""
         self._jumped = True
         self.world.clock.jump(random.choice((-LONG_JUMP, -1.0, 1.0, 5.0, LONG_JUMP)))
 
     async def trouble_a_follower(self, random: Random) -> None:
-        """Have it stall, go on, or drop its connection and resume by number."""
+        """Make a follower stall, continue, or drop its connection and resume from its last seq."""
         follower = self.followers[1]  # the first one always follows
         random.choice((follower.stall, follower.go_on, follower.drop))()
 
 
 async def pause(random: Random) -> None:
-    """Between two steps: nothing, some turns of the scheduler, or some time."""
+    """Wait between two steps: not at all, for some turns of the scheduler, or for some time."""
     draw = random.random()
     if draw < 0.3:
         for _ in range(random.randint(1, 12)):

@@ -1,8 +1,9 @@
-"""A scenario with clients on other machines: commands go through the real client and the real gateway.
+"""A scenario with clients on other machines: they use the real client and the real gateway.
 
-What `scenario.py` does to a server is done to this one, too; and the lines to it are late, stall, and break
-in the middle of frames, while clients come and go, under filters or without. Every client's fold is compared
-with the engine whenever everything rests, and each submission has happened once, or was refused.
+It includes the commands and faults of `commands.py`. In addition, connections are slow, stall, and break in
+the middle of frames; clients connect and disconnect, with and without filters. Whenever no task is runnable,
+the state of each client is compared with the engine's. Each submission with a request id must be executed
+exactly once, or be refused.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ...protocol.errors import Conflict, Draining, Unavailable
 from ...protocol.events import Event, Filter, InterruptClosed, RunMessage, RunStateChanged
 from ..world.remote_client import RemoteClient
 from ..world.world import World
-from .bodies import HANDLES, JOBS, LANES, draw_tries
+from .bodies import HANDLES, JOBS, LANES, draw_attempts
 from .callers import Caller, Deed, Desk
 from .commands import CALLS, CONTROLS, FAULTS, LOOKS, PATIENCE, SUBMITS, TALKS, Play
 
@@ -31,8 +32,7 @@ async def connected(world: World) -> None:
 
 
 class Station:
-    """A program on another machine that is a client for as long as the simulation lasts, now in this way and
-    now in another."""
+    """A program on another machine that connects again and again, each time with other options."""
 
     def __init__(self, name: str, world: World) -> None:
         self.client: RemoteClient | None = None
@@ -42,7 +42,7 @@ class Station:
         self._leave = trio.Event()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Connect again and again, until cancelled."""
         while True:
             self._times += 1
             self._leave = trio.Event()
@@ -52,7 +52,7 @@ class Station:
                 await trio.sleep(0.5)
 
     def leave(self) -> None:
-        """Go, and come back as another."""
+        """Disconnect, and connect again with other options."""
         self._leave.set()
 
     async def _connect(self, random: Random) -> None:
@@ -67,17 +67,20 @@ class Station:
 
 
 class FarDesk(Desk):
-    """What callers on other machines have done."""
+    """A record of the calls from other machines."""
 
     def __init__(self) -> None:
         super().__init__()
         self.submitted: dict[str, str | None] = {}
-        """By request id: the run that was made for it, or None if that was refused."""
+        """By request id: the run that was created for it, or None if the submission was refused."""
 
 
 class RemoteCaller(Caller):
-    """Somebody who does one thing through a client on another machine. The gateway knows them all by one
-    name, so what this one has caused is known by what it said."""
+    """A caller that makes one call through a client on another machine.
+
+    The gateway knows all callers by one name, so the events that this one has caused are found by their
+    content.
+    """
 
     def __init__(self, client: RemoteClient, world: World, desk: FarDesk) -> None:
         super().__init__(client, world, desk)
@@ -90,7 +93,7 @@ class RemoteCaller(Caller):
 
     async def call(self, deed: Deed, random: Random) -> None:
         await super().call(deed, random)
-        self.check(len(self.mine) <= 1, f"has done one thing, and {self.mine} is committed")
+        self.check(len(self.mine) <= 1, f"made one call, but {self.mine} is committed")
 
     def _is_mine(self, event: Event) -> bool:
         name = self.client.name
@@ -100,7 +103,7 @@ class RemoteCaller(Caller):
 
 
 class Connected(Play):
-    """A play with stations around it, each with a client."""
+    """A play with several stations, each with a client."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, gateway=draw_gateway(world.random))
@@ -144,9 +147,9 @@ class Connected(Play):
                 station.client.route.passable = True
                 station.client.route.go_on()
         self.server.disk.repair()
-        await trio.sleep(PATIENCE)  # what is on its way arrives
+        await trio.sleep(PATIENCE)  # until all data in flight has arrived
         await super().let_everything_end()
-        await trio.sleep(1)  # everybody is told
+        await trio.sleep(1)  # until all clients have received all events
         self._check_requests()
         for station in self.stations:
             client, model = station.client, self.server.rules.model
@@ -162,24 +165,26 @@ class Connected(Play):
             for request, runs in model.made_for.items()
         }
         for request, runs in made_for.items():
-            self.world.check(len(runs) <= 1, f"request {request} was carried out several times: {runs}")
+            self.world.check(len(runs) <= 1, f"request {request} was executed several times: {runs}")
         for request, run in self.far_desk.submitted.items():
             made, expected = made_for.get(request, []), [] if run is None else [run]
-            self.world.check(made == expected, f"request {request} has made {made}, and told of {expected}")
+            self.world.check(
+                made == expected, f"request {request} created {made}, but its caller received {expected}"
+            )
 
 
 def _can(client: RemoteClient, deed: str) -> bool:
     if deed == "wait_for_active":
-        return client.follows and client.filter is None  # else it knows of some runs only, or of none
+        return client.follows and client.filter is None  # otherwise it does not know all runs
     return client.follows or deed != "look_back"
 
 
-# What callers do, beyond what those do who are near.
+# Actions that only callers on other machines take.
 
 
 async def submit_once(caller: Caller, random: Random) -> None:
-    """Submit under a request id of one's own."""
-    assert isinstance(caller, RemoteCaller), "it is for those who are far away"
+    """Submit with a unique request id."""
+    assert isinstance(caller, RemoteCaller), "only for callers on other machines"
     request, submitted = caller.client.name, caller.far_desk.submitted
     try:
         ticket = await caller.client.submit(
@@ -187,7 +192,7 @@ async def submit_once(caller: Caller, random: Random) -> None:
             handle=random.choice(HANDLES),
             lane=random.choice(LANES),
             on_conflict=random.choice(("reject", "queue", "queue", "replace")),
-            params={"tries": draw_tries(random)},
+            params={"attempts": draw_attempts(random)},
             request_id=request,
         )
     except OutcomeUnknown:
@@ -206,12 +211,12 @@ async def clear(caller: Caller, random: Random) -> None:
         reason, count = "handle_cleared", await caller.client.clear_handle(random.choice(HANDLES))
     since = caller.model.events[caller.since :]
     ends = [event for event in since if isinstance(event, RunStateChanged) and event.reason == reason]
-    caller.check(len(ends) >= count, f"was told that {count} are cleared, but only {ends} are")
+    caller.check(len(ends) >= count, f"cleared {count} runs according to the reply, but only {ends} ended")
 
 
 async def look_back(caller: Caller, random: Random) -> None:
-    """Read some events from some number on."""
-    assert isinstance(caller, RemoteCaller), "it is for those who are far away"
+    """Read some events from a random seq on."""
+    assert isinstance(caller, RemoteCaller), "only for callers on other machines"
     filter = draw_filter(random) if random.random() < 0.5 else None
     left = random.randint(1, 30)
     with trio.move_on_after(5):
@@ -221,46 +226,46 @@ async def look_back(caller: Caller, random: Random) -> None:
                 break
 
 
-# What happens to lines.
+# Faults of connections.
 
 
 async def cut(client: RemoteClient, random: Random) -> None:
-    """Cut the line: now, or in the midst of what is sent next."""
+    """Cut the line: now, or after some more bytes."""
     client.route.cut(random.choice((None, random.randint(0, 50), random.randint(0, 2000))))
 
 
 async def stall(client: RemoteClient, random: Random) -> None:
-    """Let nothing through for a while, perhaps for so long that one side gives up."""
+    """Stall the line for a while, in some cases until one side times out."""
     client.route.stall()
     await trio.sleep(random.choice((0.1, 1.0, 5.0, 50.0)))
     client.route.go_on()
 
 
 async def slow_down(client: RemoteClient, random: Random) -> None:
-    """Have what is sent take some time; or none."""
+    """Set the delay of the line; or remove it."""
     client.route.set_delay(random.choice((None, (0.0, 0.01), (0.0, 0.5), (0.3, 0.3))))
 
 
 async def block(client: RemoteClient, random: Random) -> None:
-    """Cut the line, and let no new one be made for a while."""
+    """Cut the line, and refuse new connections for a while."""
     client.route.passable = False
     client.route.cut()
     await trio.sleep(random.choice((0.5, 5.0, 40.0)))
     client.route.passable = True
 
 
-# What is drawn.
+# Random options.
 
 
 def draw_filter(random: Random) -> Filter:
-    """Some handles, lanes, or both."""
+    """A random filter by handles, lanes, or both."""
     handles = frozenset(random.sample(HANDLES, random.randint(1, 2)))
     lanes = frozenset(random.sample(LANES, random.randint(1, 2)))
     return random.choice((Filter(handles=handles), Filter(lanes=lanes), Filter(handles=handles, lanes=lanes)))
 
 
 def draw_gateway(random: Random) -> GatewayConfig:
-    """Narrow limits, so that they are met."""
+    """Random low limits, so that clients reach them."""
     return GatewayConfig(
         limits=Limits(
             max_batch=random.choice((1, 3, 256)),

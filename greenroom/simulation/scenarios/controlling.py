@@ -1,4 +1,4 @@
-"""Callers that cancel, clear, set limits and talk to bodies, and what they are told of it."""
+"""Calls that cancel, clear, set limits, send messages and answer interrupts, and checks of their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...protocol.events import RunStateChanged
 from ...protocol.records import RunRecord
 from ...protocol.states import Status
 from ...protocol.validation import FilesFate
-from .bodies import HANDLES, LANES, draw_moment, draw_tries
+from .bodies import HANDLES, LANES, draw_attempts, draw_moment
 from .callers import Caller
 
 
@@ -28,7 +28,7 @@ async def cancel(caller: Caller, random: Random) -> None:
     except Conflict as error:
         shown: RunRecord = error.details["run"]
         ending = shown.ended or shown.status is Status.CANCELLING or not caller.same_life
-        caller.check(ending, f"could not cancel {shown.id}, which is {shown.status}")
+        caller.check(ending, f"could not cancel run {shown.id}, which is {shown.status}")
     except Unavailable:
         raise
     except NotInteractive:
@@ -37,7 +37,7 @@ async def cancel(caller: Caller, random: Random) -> None:
         caller.check(known is None, f"could not cancel {known}: {error}")
     else:
         right = run.id == id and run.status in (Status.CANCELLED, Status.CANCELLING)
-        caller.check(right, f"cancelled {known}, and was shown {run}")
+        caller.check(right, f"cancelled {known}, but received {run}")
         if files == "delete":
             caller.rules.model.runs[id].doomed = True
 
@@ -71,7 +71,7 @@ async def clear_handle(caller: Caller, random: Random) -> None:
 def _check_cleared(caller: Caller, reason: str, count: int) -> None:
     ends = [event for event in caller.mine if isinstance(event, RunStateChanged)]
     right = len(ends) == count and all(event.reason == reason for event in ends)
-    caller.check(right, f"was told that {count} are cleared, but they are {ends}")
+    caller.check(right, f"cleared {count} runs according to the reply, but these ended: {ends}")
 
 
 async def reset_lanes(caller: Caller, random: Random) -> None:
@@ -99,7 +99,7 @@ async def release_one(caller: Caller, random: Random) -> None:
 
 
 async def set_params(caller: Caller, random: Random) -> None:
-    handle, params = random.choice(HANDLES), {"tries": draw_tries(random)}
+    handle, params = random.choice(HANDLES), {"attempts": draw_attempts(random)}
     try:
         await caller.client.set_params(handle, params)
     except HandleLocked as error:
@@ -114,7 +114,7 @@ async def wait_for_active(caller: Caller, random: Random) -> None:
         events = caller.model.events[caller.since :]
         moved = {event.run for event in events if isinstance(event, RunStateChanged)}
         left = [run for id, run in executing.items() if run.holds_slot and id not in moved]
-        caller.check(not left, f"waited for what executed, but {left} still does")
+        caller.check(not left, f"waited for the executing runs, but these still execute: {left}")
 
 
 async def inject(caller: Caller, random: Random) -> None:
@@ -128,18 +128,18 @@ async def inject(caller: Caller, random: Random) -> None:
     except GreenroomError:
         return
     mine = caller.mine
-    caller.check(len(mine) == 1, f"was told that its message is accepted, but {mine} is committed")
+    caller.check(len(mine) == 1, f"received accepted for its message, but {mine} is committed")
 
 
 async def answer(caller: Caller, random: Random) -> None:
-    known = [(run, id) for run in caller.model.runs.values() for id in run.asked][-4:]
+    known = [(run, id) for run in caller.model.runs.values() for id in run.interrupt_ids][-4:]
     if not known:
         return
     run, id = random.choice(known)
     outcome = await caller.client.answer(id, {"by": caller.client.name})
     if outcome == "resolved":
         mine = caller.mine
-        caller.check(len(mine) == 1, f"was told that {id} is resolved, but {mine} is committed")
+        caller.check(len(mine) == 1, f"received resolved for interrupt {id}, but {mine} is committed")
     else:
         right = outcome == "already_resolved" and id not in run.interrupts
-        caller.check(right, f"was told that {id} of {run} is {outcome}")
+        caller.check(right, f"received {outcome} for interrupt {id} of {run}")

@@ -1,4 +1,4 @@
-"""Clients that follow the events: one that drops comes back by number, and its fold stays the engine's."""
+"""Followers: clients that follow the events, and compare their fold with the engine's snapshot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..world.world import World
 
 
 class Follower:
-    """Follows the events over drops and restarts, and folds them."""
+    """Follows the events across lost connections and restarts, and folds them."""
 
     def __init__(self, name: str, world: World) -> None:
         self._client = world.client(name)
@@ -27,15 +27,15 @@ class Follower:
             self._may_go_on = trio.Event()
 
     def go_on(self) -> None:
-        """Read again."""
+        """Continue to read after `stall`."""
         self._may_go_on.set()
 
     def drop(self) -> None:
-        """Lose the connection."""
+        """Drop the connection; `follow` connects again."""
         self._connection.cancel()
 
     async def follow(self) -> None:
-        """Until cancelled."""
+        """Follow the events until cancelled."""
         while True:
             with trio.CancelScope() as self._connection:
                 try:
@@ -56,6 +56,8 @@ class Follower:
         await trio.sleep(0.5)
 
     def check(self, snapshot: Snapshot) -> None:
-        """At rest, what it has folded is what the engine has."""
+        """Check that the fold is equal to the engine's snapshot, when no task is runnable."""
         folded = None if self._projection is None else self._projection.snapshot()
-        self._world.check(folded == snapshot, f"a follower has folded {folded}, the engine has {snapshot}")
+        self._world.check(
+            folded == snapshot, f"a follower's fold is {folded}, but the snapshot is {snapshot}"
+        )

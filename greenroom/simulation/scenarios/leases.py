@@ -1,9 +1,9 @@
-"""A scenario with two engines on one store: leases lapse, are lost to the other engine, and come back.
+"""A scenario with several engines on one store: leases expire, are taken over, and are renewed late.
 
-An engine is cut off from its disk, for less or for more than its lease lasts, and the other one is started on
-the same disk meanwhile; or no lease can be renewed for a while, though all else works; or an engine crashes,
-and nobody can know that it has died. The disk judges whoever commits without having the lease, and the rules
-each body that executes when the next engine has the store.
+An engine is cut off from its disk, for a shorter or a longer time than its lease lasts, and another engine is
+started on the same disk meanwhile; or no lease can be renewed for a while; or an engine crashes without
+releasing its lease. The disk reports an engine that commits without a lease. The rules report a body that
+still executes when the next engine opens the store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ jobs = Jobs()
 
 @jobs.job("works", resumable=True)
 async def works(run: Run, params: dict[str, list[float]]) -> int:
-    """A resumable body: a number of parts, each with a checkpoint."""
+    """A resumable body: several parts, with a checkpoint after each."""
     parts = params["parts"]
     for number in range(run.checkpoint or 0, len(parts)):
         await trio.sleep(parts[number])
@@ -38,7 +38,7 @@ async def works(run: Run, params: dict[str, list[float]]) -> int:
 
 @jobs.job("tries", max_attempts=2)
 async def tries(run: Run, params: dict[str, list[float]]) -> int:
-    """One that may begin anew once, and gives its slot back at times."""
+    """A body with two attempts, which releases its slot from time to time."""
     for seconds in params["parts"]:
         await trio.sleep(seconds)
         await run.sleep(seconds)
@@ -47,7 +47,7 @@ async def tries(run: Run, params: dict[str, list[float]]) -> int:
 
 @jobs.job("once")
 async def once(run: Run, params: dict[str, list[float]]) -> None:
-    """One that may not be repeated."""
+    """A body that must not be repeated."""
     await trio.sleep(sum(params["parts"]))
 
 
@@ -85,7 +85,7 @@ class _Play:
 
     async def _call(self, job: str, handle: str, parts: list[float], server: Server) -> None:
         client = self._world.client(f"caller {self._names}", server)
-        with suppress(GreenroomError):  # it is refused while the engine is away, which others judge
+        with suppress(GreenroomError):  # refused while the engine is cut off; other scenarios check that
             await client.submit(job, handle=handle, params={"parts": parts}, on_conflict="queue")
 
     async def _wait(self, random: Random) -> None:
@@ -95,24 +95,24 @@ class _Play:
         await random.choice((self._lapse, self._replace, self._replace, self._cut, self._crash))(random)
 
     async def _lapse(self, random: Random) -> None:
-        """No lease can be renewed."""
+        """Let no lease be renewed for a while."""
         self._disk.no_renewals = True
         await trio.sleep(random.uniform(1, 40))
         self._disk.no_renewals = False
 
     async def _cut(self, random: Random) -> None:
-        """The engine is away for a while, and nobody takes its place."""
+        """Cut the engine off for a while; no other engine replaces it."""
         server = self._servers[-1]
         server.cut_off = True
         await trio.sleep(random.uniform(1, 40))
         server.cut_off = False
 
     async def _replace(self, random: Random) -> None:
-        """The engine is away, and another one is started, which waits for its lease."""
+        """Cut the engine off, and start another one, which waits until the lease has expired."""
         old = self._servers[-1]
         self._disk.late_answers = random.choice((0.0, 4.5))
         if random.random() < 0.5:
-            await trio.sleep(12)  # what executes may have ended
+            await trio.sleep(12)  # executing runs can end meanwhile
         old.cut_off = True
         if random.random() < 0.5:
             await self._submit(random)
@@ -127,15 +127,15 @@ class _Play:
         with trio.move_on_after(_PATIENCE):
             await server.ended()
             return
-        self._world.check(False, f"{server.name} has lost its lease for a minute, and goes on")
+        self._world.check(False, f"{server.name} still runs {_PATIENCE:g} s after it lost its lease")
 
     async def _crash(self, random: Random) -> None:
-        """The engine dies; where it was nobody can tell."""
+        """Kill the engine, and start it again."""
         await self._servers[-1].crash()
         await self._servers[-1].start()
 
     async def end(self) -> None:
-        """Everything works again: every run ends."""
+        """Repair the disk, and check that every run ends."""
         self._disk.repair()
         server = self._servers[-1]
         await trio.sleep(_PATIENCE)
@@ -144,4 +144,4 @@ class _Play:
             while not drained:
                 drained = await self._world.client("last", server).wait_for_active(timeout=5)
             return
-        self._world.check(False, "some run doesn't end")
+        self._world.check(False, "a run did not end")

@@ -1,4 +1,4 @@
-"""Callers that look at runs, and what they are shown."""
+"""Calls that read runs, and checks of their results."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ async def get_run(caller: Caller, random: Random) -> None:
 
 
 async def _unless_unknown(caller: Caller, id: str, asked: Awaitable[T]) -> T | None:
-    """What was asked of a run; `None` for one that there is not."""
+    """Await a call about a run. If the run is not found, check that it does not exist, and return `None`."""
     try:
         return await asked
     except Unavailable:
         raise
     except GreenroomError:
-        caller.check(id not in caller.model.runs, f"was told that there is no run {id}")
+        caller.check(id not in caller.model.runs, f"received an error for run {id}, which exists")
         return None
 
 
@@ -42,17 +42,17 @@ def _check_shown(caller: Caller, run: RunRecord) -> None:
     right = (
         run.status in known.statuses_between(caller.since, caller.model.seq) and run.params == known.params
     )
-    caller.check(right, f"was shown {run}, which is {known}")
+    caller.check(right, f"received {run}, but it is {known}")
 
 
 async def list_runs(caller: Caller, random: Random) -> None:
     handle, status = random.choice((None, *HANDLES)), random.choice((None, "queued", "succeeded"))
     runs = await caller.client.list_runs(handle=handle, status=status, limit=random.choice((2, 100)))
     ids = [run.id for run in runs]
-    caller.check(ids == sorted(ids, reverse=True), f"was shown runs that are not newest first: {ids}")
+    caller.check(ids == sorted(ids, reverse=True), f"received a list of runs that is not newest first: {ids}")
     for run in runs:
         fits = handle in (None, run.handle) and status in (None, run.status)
-        caller.check(fits, f"asked for {handle} and {status}, and was shown {run}")
+        caller.check(fits, f"listed runs with handle {handle} and status {status}, but received {run}")
         _check_shown(caller, run)
 
 
@@ -68,4 +68,4 @@ async def history(caller: Caller, random: Random) -> None:
     ]
     least = sum(event.seq <= caller.since for event in kept)
     right = len(shown) >= least and shown == kept[: len(shown)]
-    caller.check(right, f"was shown the history {shown} of run {id}, which is {kept}")
+    caller.check(right, f"received the history {shown} of run {id}, but it is {kept}")

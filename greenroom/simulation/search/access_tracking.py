@@ -1,14 +1,14 @@
-"""What each step of a task touches, observed rather than declared.
+"""Tracking of what each step of a task reads and writes, by observation.
 
-A *step* is what a task does between two points at which trio may let another go on. Two steps that could both
-come next lead to the same state in either order unless one of them writes what the other reads or writes. So
-that nobody has to know which those are, the classes of the engine (and those of trio that tasks meet in) are
-watched: each attribute of each of their objects that a step reads or writes is a *place*, and so is each key
-of a dictionary that such an attribute holds. Any other value that can be changed counts as written when it is
-read, whatever is done with it. That is more than happens, which costs time but misses nothing.
+A *step* is what a task does between two points at which trio can switch to another task. Two steps that could
+both be next lead to the same state in either order, unless one of them writes what the other reads or writes.
+To find these accesses, this module watches the classes of the engine, and the classes of trio through which
+tasks meet. Each attribute of their objects that a step reads or writes is a *location*, and so is each key of
+a dictionary in such an attribute. Reading any other mutable value counts as writing it. That overestimates
+the accesses, which costs time but misses no conflict.
 
-To wake a task is to write it, and to cancel it is to read whether it has been woken. What is not seen: what
-tasks share in other ways, such as variables of an enclosing function; and nurseries, whose owners go on when
+Waking a task counts as writing it; cancelling a task reads whether it has been woken. Not tracked are other
+state that tasks share, such as variables of an enclosing function, and nurseries, whose owners continue when
 the last of their tasks has woken them.
 """
 
@@ -27,7 +27,7 @@ import trio
 from trio._core import _run
 
 Task = trio.lowlevel.Task
-Place = tuple[object, object]
+Location = tuple[object, object]
 
 _MODULES = (
     *("greenroom.actors.", "greenroom.persistence.", "greenroom.protocol.fold"),
@@ -45,10 +45,10 @@ _OF_TRIO: tuple[type, ...] = (
 )
 _ORDERLESS = frozenset(
     {
-        # Alarms that are due at once wake their actors in one step, whatever their order.
+        # Alarms that are due at the same time wake their actors in one step, in any order.
         ("Alarms", "_heap"),
         ("Alarms", "_numbers"),
-        # Sets of which only membership matters: to whoever cancels, see below.
+        # Sets of which only membership matters, and only for a cancellation: see `_watch_cancelling`.
         ("CancelStatus", "_children"),
         ("CancelStatus", "_tasks"),
         # Each handle claims and releases its own name.
@@ -64,14 +64,14 @@ _PLAIN = (
 
 
 class Touched:
-    """The places that one step has read, and those that it has written."""
+    """The locations that one step has read, and those that it has written."""
 
     __slots__ = ("read", "stirred", "written")
 
     def __init__(self) -> None:
-        self.read: set[Place] = set()
-        self.written: set[Place] = set()
-        self.stirred: set[Place] = set()  # dictionaries of which it has written some key
+        self.read: set[Location] = set()
+        self.written: set[Location] = set()
+        self.stirred: set[Location] = set()  # dictionaries in which it has written a key
 
     def commutes_with(self, other: Touched) -> bool:
         """Whether the two steps lead to the same state in either order."""
@@ -85,13 +85,13 @@ class Touched:
 
 
 class Steps:
-    """The steps of one run of trio, while they are taken.
+    """The steps of one trio run, recorded while they are taken.
 
-    An object is named by the task that made it and a number, so it has the same name in every execution in
-    which that task has done the same until then.
+    The name of an object consists of the task that created it and a number, so it is the same in every
+    execution in which that task has done the same until then.
 
-    A walk spends most of its time here: `_watch` does for attributes what `read` and `write` do for the rest,
-    without calling anything.
+    A walk spends most of its time here. For speed, `_watch` does for attributes what `read` and `write` do
+    for other accesses, without a function call.
     """
 
     def __init__(self) -> None:
@@ -100,11 +100,11 @@ class Steps:
         self.number = 0
         self.names: dict[int, tuple[str, int]] = {}
         self._task = ""
-        self._kept: list[object] = []  # or another object might come to stand at its address
+        self._kept: list[object] = []  # keeps named objects alive, so that no other gets the same `id`
         self._made: Counter[str] = Counter()
 
     def begin(self, task: Task) -> None:
-        """A task begins a step."""
+        """Start recording a step of a task."""
         self.number += 1
         self.touched = Touched()
         self._task = self.name(task)
@@ -112,17 +112,17 @@ class Steps:
             self.woken(task)
 
     def woken(self, task: Task) -> None:
-        """This step wakes a task, or is one of it."""
+        """Record that this step wakes a task, or is a step of that task."""
         self.touched.written.add((self.name(task), _WAKE))
 
     def end(self) -> Touched:
-        """It has taken the step."""
+        """Return what the step has touched, and stop recording it."""
         touched, self.touched = self.touched, Touched()
         self._task = ""
         return touched
 
     def name(self, thing: object) -> str:
-        """The name of an object that is watched."""
+        """The name of a watched object."""
         return (self.names.get(id(thing)) or self.named(thing))[0]
 
     def read(self, thing: object, key: object) -> None:
@@ -148,7 +148,7 @@ class Steps:
         return key if isinstance(key, _PLAIN) else self.name(key)
 
     def named(self, thing: object) -> tuple[str, int]:
-        """Name an object that is seen for the first time: its name, and the number of the step."""
+        """Name an object at its first access. Returns its name, and the number of the step."""
         self._made[self._task] += 1
         found = self.names[id(thing)] = (f"{self._task}.{self._made[self._task]}", self.number)
         self._kept.append(thing)
@@ -160,7 +160,7 @@ _steps = Steps()
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Watch the classes of the engine that are imported by now, and those of trio."""
+    """Watch the engine's classes that have been imported, and the chosen classes of trio."""
     modules = [module for name, module in sys.modules.items() if name.startswith(_MODULES)]
     classes = {
         thing: None
@@ -185,7 +185,7 @@ def watched() -> Iterator[None]:
 
 
 def _watch_cancelling(changed: list[tuple[type, str, Any]]) -> None:
-    """To be cancelled, a task must be there, and asleep."""
+    """Record that a cancellation reads whether the task has been woken, and which cancel status it is in."""
     attempt, activate = Task._attempt_delivery_of_any_pending_cancel, Task._activate_cancel_status
 
     def attempted(self: Task) -> None:
@@ -193,7 +193,7 @@ def _watch_cancelling(changed: list[tuple[type, str, Any]]) -> None:
         attempt(self)
 
     def activated(self: Task, status: Any) -> None:
-        for one in (self._cancel_status, status):  # the one that it leaves, and the one that it enters
+        for one in (self._cancel_status, status):  # the status that it leaves, and the one that it enters
             if one is not None:
                 _steps.read(one, "effectively_cancelled")
         activate(self, status)
@@ -204,7 +204,7 @@ def _watch_cancelling(changed: list[tuple[type, str, Any]]) -> None:
 
 
 def record(steps: Steps) -> None:
-    """From here on, what is touched is noted there."""
+    """Record accesses in `steps` from now on."""
     global _steps
     _steps = steps
 
@@ -263,7 +263,7 @@ _is_plain: dict[type, bool] = {}
 
 
 def _plain(cls: type) -> bool:
-    """Whether a value of this type can't be changed, or is watched itself."""
+    """Whether a value of this type is immutable, or is watched itself."""
     known = _is_plain.get(cls)
     if known is None:
         known = (
@@ -277,7 +277,7 @@ def _plain(cls: type) -> bool:
 
 
 class _Keyed(dict[Any, Any]):
-    """A dictionary of which each key is a place, and all of them together another."""
+    """A dictionary in which each key is a location, and the set of all keys is another."""
 
     @classmethod
     def of(cls, plain: dict[Any, Any]) -> _Keyed:
@@ -352,7 +352,7 @@ class _Keyed(dict[Any, Any]):
 
 
 class _Uncounted(_Keyed):
-    """One whose length means nothing: it only says when to tidy up."""
+    """A dictionary whose length is not tracked: it only decides when to clean up."""
 
     def __len__(self) -> int:
         return dict.__len__(self)

@@ -1,15 +1,15 @@
-"""Every order of a small race, walked rather than sampled.
+"""Exhaustive search: every order of the steps in a small race.
 
-A scenario is set up in a plain order until the race begins. From there until nobody has anything left to do,
-each choice of which runnable task goes next is made in every way that can matter, depth first: the scenario
-is run again from its start, with the choices made so far and then one that is new.
+Until the race starts, tasks run in round-robin order. From there until no task is runnable, the search
+explores every relevant choice of the next task, depth first: it runs the scenario again from its start, with
+the choices made so far and then a new one.
 
-Orders that differ only in steps which commute (see `access_tracking`) lead to the same states, and one of
-them is enough. So another choice is made only for two steps that do not commute and might have come the
-other way round (*dynamic partial-order reduction*, with the *source sets* of Abdulla, Aronis, Jonsson and
-Sagonas), and a task whose step was tried at a choice sleeps below its other choices until a step is taken
-that does not commute with it (*sleep sets*). An execution in which all that could go on sleeps is given up:
-its like has been walked. Each order that is walked to its end is unlike every other.
+Orders that differ only in steps that commute (see `access_tracking`) lead to the same states, and one of them
+is enough. So the search adds another choice only for two steps that do not commute and could happen in the
+opposite order (*dynamic partial-order reduction*, with the *source sets* of Abdulla, Aronis, Jonsson and
+Sagonas). A task whose step was tried at a choice sleeps below the other choices, until a step is taken that
+does not commute with it (*sleep sets*). An execution in which all runnable tasks sleep is aborted: an
+equivalent order has been explored. No two orders that are explored to their end are equivalent.
 
 The bound is the number of executions: a walk that would need more than `most` of them is not `complete`.
 """
@@ -27,7 +27,7 @@ import trio.testing
 
 from ...actors.actor import describe
 from ...actors.channel import Channel
-from ..determinism.scheduler import InTurn, Scheduling, SeededChooser
+from ..determinism.scheduler import RoundRobin, Scheduling, SeededChooser
 from ..determinism.seeded_run import determined
 from ..world.server import Server
 from ..world.trace import Trace
@@ -40,7 +40,7 @@ _CRASH = "the crash"
 
 
 class WalkFailed(Exception):
-    """In one of the orders, which stands in the text, a rule is broken or the scenario has raised."""
+    """In one order of the steps, which the message lists, a rule was broken or the scenario raised."""
 
     def __init__(self, invariant: str, order: list[str], trace: Trace) -> None:
         super().__init__("\n  ".join((f"{invariant}\nin this order:", *order)))
@@ -50,22 +50,22 @@ class WalkFailed(Exception):
 
 
 class NotRepeatable(Exception):
-    """The scenario does not do the same when it is run again in the same order."""
+    """The scenario behaved differently when it was run again in the same order."""
 
 
 @attrs.define
 class Walked:
-    """What a walk has seen."""
+    """The results of a walk."""
 
-    outcomes: Counter[str] = attrs.field(factory=Counter)  # in how many of the orders that are unlike
+    outcomes: Counter[str] = attrs.field(factory=Counter)  # the number of different orders with each outcome
     executions: int = 0
-    given_up: int = 0  # of the executions: their like had been walked
-    deliveries: set[object] = attrs.field(factory=set)  # in which orders actors got their messages
-    longest: int = 0  # steps from the beginning of the race to its end
+    given_up: int = 0  # executions that were aborted, because an equivalent order had been explored
+    deliveries: set[object] = attrs.field(factory=set)  # the orders in which actors received their messages
+    longest: int = 0  # the number of steps in the longest race
     complete: bool = True
 
     def add(self, execution: _Execution, outcome: str) -> None:
-        """Take in one more execution."""
+        """Add the results of one execution."""
         self.executions += 1
         self.longest = max(self.longest, len(execution.steps))
         if execution.given_up:
@@ -77,25 +77,25 @@ class Walked:
     def __str__(self) -> str:
         outcomes = ", ".join(f"{outcome} {count}" for outcome, count in sorted(self.outcomes.items()))
         return (
-            f"{self.executions} executions, {self.given_up} of them given up, up to {self.longest} steps; "
+            f"{self.executions} executions, {self.given_up} of them aborted, up to {self.longest} steps; "
             f"{len(self.deliveries)} orders of messages; {'complete' if self.complete else 'NOT complete'}: "
             f"{outcomes}"
         )
 
 
 class Race:
-    """What a scenario is given: it says where the race is."""
+    """Marks the start and the end of the race; a scenario receives it next to its world."""
 
     def __init__(self, execution: _Execution) -> None:
         self._execution = execution
 
     @asynccontextmanager
     async def begins(self, *, crashing: Server | None = None, at: float = 0.0) -> AsyncIterator[trio.Nursery]:
-        """From here on, whatever the tasks of this nursery and those of the engine do is walked, until they
-        have ended and nothing is left to do at this time.
+        """Explore all orders of what the tasks of this nursery and the engine's tasks do, until those of the
+        nursery have ended and no task is runnable at this time.
 
-        A server that is `crashing` does so at any moment of it (or of what happens `at` a later time), and
-        what is left to do after that takes one order only: nobody sees it.
+        A server passed as `crashing` crashes at every possible moment of the race (or of what happens at the
+        time `at`). What happens after the crash is run in one order only, because nobody can observe it.
         """
         await trio.testing.wait_all_tasks_blocked()
         self._execution.racing = True
@@ -114,9 +114,9 @@ class Race:
 
 
 def walk(scenario: Scenario, *, most: int = 20_000, reduced: bool = True) -> Walked:
-    """Walk every order of a scenario, which returns the name of its outcome, and raises if it is wrong.
+    """Run a scenario in every order. It returns the name of its outcome, and raises if the outcome is wrong.
 
-    Without `reduced`, orders that are alike are walked as well.
+    With `reduced=False`, equivalent orders are explored as well.
     """
     seen = Walked()
     path: list[_Choice] = []
@@ -138,7 +138,7 @@ def walk(scenario: Scenario, *, most: int = 20_000, reduced: bool = True) -> Wal
 
 
 def sample(scenario: Scenario, count: int) -> Walked:
-    """Take so many orders at random, to see whether a walk has missed any."""
+    """Run `count` random orders, to check whether a walk has missed any outcome."""
     seen = Walked(complete=False)
     with watched(), _deliveries_noted():
         for seed in range(count):
@@ -148,17 +148,17 @@ def sample(scenario: Scenario, count: int) -> Walked:
 
 
 class _Choice:
-    """A point at which more than one task could go on."""
+    """A point at which more than one task was runnable."""
 
     def __init__(self, runnable: list[str], sleeping: dict[str, Touched], reduced: bool) -> None:
         self.runnable = runnable
         self.sleeping = sleeping
         self.tried: dict[str, Touched] = {}
-        self.task = next(task for task in runnable if task not in sleeping)  # the first that may
+        self.task = next(task for task in runnable if task not in sleeping)
         self.wanted = {self.task} if reduced else set(runnable)
 
     def next(self) -> bool:
-        """Take one that is wanted and has not been tried."""
+        """Choose a task that is wanted and has not been tried; returns False if there is none."""
         for task in self.runnable:
             if task in self.wanted and task not in self.sleeping and task not in self.tried:
                 self.task = task
@@ -171,15 +171,15 @@ class _Step:
     """A step that was taken in a race."""
 
     task: str
-    woken_by: int  # the step that made it possible; -1 if that was before the race, or the clock
+    woken_by: int  # the step that made its task runnable; -1 if the clock did, or a step before the race
     choice: _Choice | None
     touched: Touched
-    since: int  # the first step since the clock has moved on; none before it can come later
-    after: int  # the steps that it comes after, of necessity, as bits
+    since: int  # the first step since the clock advanced; no step before it can happen later
+    after: int  # a bit set: the steps that must happen before this one
 
 
 class _Execution(trio.abc.Instrument):
-    """One execution: along the path of choices as far as it goes, and then making its own."""
+    """One execution: it repeats the choices of the path, and then makes new ones."""
 
     current: ClassVar[_Execution | None] = None
 
@@ -197,8 +197,8 @@ class _Execution(trio.abc.Instrument):
         self._stepping = False
         self._woken_by: dict[str, int] = {}
         self._woken_this = -1
-        self._jumped_at = 0  # the first step after the clock has moved on
-        self._before = InTurn()
+        self._jumped_at = 0  # the first step since the clock advanced
+        self._before = RoundRobin()
         self._deliveries: dict[str, list[str]] = {}
         self._order: list[str] = []
         self._repeats = True
@@ -236,7 +236,7 @@ class _Execution(trio.abc.Instrument):
             self.given_up = True
             return 0
         else:
-            # The crash comes last of its own accord, so that there is something it can come before.
+            # The crash is the last choice, so that there are steps that it can be moved before.
             calm = [name for name, task in zip(names, runnable, strict=True) if task.name != _CRASH]
             crash = [name for name in names if name not in calm]
             choice = _Choice(calm + crash, self._sleeping, self._reduced)
@@ -286,10 +286,10 @@ class _Execution(trio.abc.Instrument):
         }
 
     def find_races(self) -> None:
-        """Want the other order of each two steps that don't commute and could have come the other way."""
+        """Request the opposite order for each two steps that do not commute and that could be exchanged."""
         for late in range(self._known, len(self.steps)):
             step = self.steps[late]
-            between = 0  # those that something before the step comes after
+            between = 0  # the steps that must happen before a later step that is before this one
             for early in reversed(range(step.since, late)):
                 bit = 1 << early
                 if not step.after & bit or between & bit:
@@ -299,7 +299,7 @@ class _Execution(trio.abc.Instrument):
                     self._want_reversed(early, late)
 
     def _want_reversed(self, early: int, late: int) -> None:
-        """At the early step, want a task that goes on without it, on the way to the late one."""
+        """At the early step, request a task that does not depend on it and leads to the late step."""
         choice = self.steps[early].choice
         if choice is None:
             return
@@ -315,19 +315,19 @@ class _Execution(trio.abc.Instrument):
             choice.wanted.add(next(task for task in first if task in choice.runnable))
 
     def delivered(self, messages: Sequence[object]) -> None:
-        """The actor whose step this is takes messages out of its channel."""
+        """Record that the actor of the current step takes messages out of its channel."""
         if messages and self._stepping:
             texts = [f"{describe(message)} by {getattr(message, 'by', None)}" for message in messages]
             self._order[-1] += f" takes {', '.join(texts)}"
             self._deliveries.setdefault(trio.lowlevel.current_task().name, []).extend(texts)
 
     def deliveries(self) -> object:
-        """Which messages each actor got, in its order."""
+        """The messages that each actor received, in order."""
         return frozenset((name, tuple(texts)) for name, texts in self._deliveries.items())
 
 
 class _Sampled(_Execution):
-    """One execution, in an order that is left to chance."""
+    """One execution, in a random order."""
 
     def __init__(self, seed: int) -> None:
         super().__init__([], False)

@@ -1,7 +1,7 @@
-"""One process of a hunt: `python -m greenroom.simulation.search.hunter` with its orders as JSON.
+"""One process of a hunt: `python -m greenroom.simulation.search.hunter ORDERS`, with `Orders` as JSON.
 
-It says on its standard output what it does, a line of JSON when a seed begins and one when it has ended; what
-the scenario itself prints goes to standard error.
+It writes its progress to standard output: a line of JSON when a seed starts, and one when it has ended. What
+the scenario prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .hunting import Orders, play_seeds, quiet
 
 
 def main() -> None:
-    """Do as ordered."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever hunts is interrupted, and ends this process
+    """Play the seeds that the command line orders."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C, and ends this process
     orders = msgspec.json.decode(sys.argv[1], type=Orders)
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     sys.stdout = sys.stderr

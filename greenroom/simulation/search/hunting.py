@@ -1,7 +1,7 @@
-"""Hunting: one seed after another, on every core, until one of them breaks a rule.
+"""Hunting: play one seed after another, on every core, until one of them breaks a rule.
 
-Each process of a hunt takes every so-manieth seed (`hunter.py`), and tells the one that hunts how each seed
-went. A scenario that only this program can find is hunted in this process alone.
+With N processes, each of them (`hunter.py`) plays every Nth seed, and reports the result of each to the
+parent process. A scenario that other processes cannot import is played in this process only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..world.world import Figures, Scenario, StoreKind
 from .shrinking import shrink
 
 PATIENCE = 30.0
-"""Seconds that a seed may take beyond the end of the hunt; whichever takes longer is taken for endless."""
+"""Seconds that a seed can take beyond the end of the hunt, before it is reported as endless."""
 
 REPORT_EVERY = 1.0
 
@@ -35,11 +35,11 @@ _now = time.monotonic
 
 
 class NotRepeatable(Exception):
-    """A seed has failed, and can't be made to fail again."""
+    """A seed failed, but did not fail again when it was replayed."""
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A seed that has broken a rule; or that did not end, and had to be given up."""
+    """A seed that broke a rule; or one that did not end, and was killed (`endless`)."""
 
     seed: int
     invariant: str
@@ -48,8 +48,8 @@ class Failed(msgspec.Struct, frozen=True):
 
 @attrs.define
 class Hunt:
-    """How a hunt stands: how many seeds have been played to their end in how many real seconds, what they did
-    together, and the seed that failed."""
+    """The progress or the result of a hunt: the number of seeds played to their end, the real seconds, the
+    sums of the seeds' figures, and the seed that failed, if one did."""
 
     processes: int
     seeds: int = 0
@@ -58,7 +58,7 @@ class Hunt:
     failed: Failed | None = None
 
     def take(self, played: Played) -> None:
-        """A seed has begun, or has been played."""
+        """Add a report of a process: a seed has started, or has been played."""
         if played.figures is not None:
             self.seeds += 1
             for name, value in played.figures.items():
@@ -67,7 +67,7 @@ class Hunt:
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What one process of a hunt is to do: play `first`, `first + stride`, … for so many seconds."""
+    """The order to one process of a hunt: play the seeds `first`, `first + stride`, … for `seconds`."""
 
     scenario: str
     first: int
@@ -79,7 +79,7 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 class Played(msgspec.Struct, frozen=True):
-    """What a process says of its hunt: that it begins a seed, then how that went."""
+    """A report of a process: a seed starts (`seed` only), or has been played (with its figures)."""
 
     seed: int
     figures: dict[str, int | float] | None = None
@@ -99,10 +99,10 @@ def hunt(
     processes: int | None = None,
     report: Report | None = None,
 ) -> Hunt:
-    """Play seed after seed for so long. If one breaks a rule, it is made small, and its `SimulationFailed` is
-    raised.
+    """Play seed after seed for some real seconds. If a seed breaks a rule, raises its `SimulationFailed`,
+    after shrinking: with as few steps as were found to be needed.
 
-    `report` is called every second. There are as many processes as cores, unless told otherwise.
+    `report` is called every second. `processes` defaults to the number of cores.
     """
     __tracebackhide__ = hidden
     game = Game(scenario, steps, store)
@@ -114,7 +114,7 @@ def hunt(
 
 
 def again(failed: Failed, game: Game) -> SimulationFailed:
-    """Play a seed again that has failed in a hunt."""
+    """Replay a seed that failed in a hunt. Raises `NotRepeatable` if it does not fail again."""
     __tracebackhide__ = hidden
     if failed.endless:
         raise NotRepeatable(f"seed {failed.seed}: {failed.invariant}")
@@ -123,8 +123,9 @@ def again(failed: Failed, game: Game) -> SimulationFailed:
     except SimulationFailed as error:
         return error
     raise NotRepeatable(
-        f"seed {failed.seed} has failed ({failed.invariant}), but survives when it is played again: "
-        "something is remembered from one simulation to the next, in a global of the scenario's module, say"
+        f"seed {failed.seed} failed ({failed.invariant}), but passes when it is replayed: some state is kept "
+        "between simulations, for example in a global variable of the scenario's module; create it in the "
+        "scenario function instead"
     )
 
 
@@ -136,7 +137,7 @@ def search(
     processes: int | None = None,
     report: Report | None = None,
 ) -> Hunt:
-    """As `hunt`, but a seed that fails is only named, in `Hunt.failed`."""
+    """Like `hunt`, but does not replay and shrink a seed that fails; `Hunt.failed` names it."""
     name = name_of(game.scenario)
     if processes is None:
         processes = cores()
@@ -152,8 +153,8 @@ def search(
 
 
 def play_seeds(game: Game, first: int, stride: int, seconds: float) -> Iterator[Played]:
-    """Play seed after seed, until the time is over or one has failed. Each is told of when it begins, and
-    when it has ended."""
+    """Play seed after seed, until the time has ended or a seed fails. Yields a report when a seed starts, and
+    another when it has ended."""
     began = _now()
     for seed in count(first, stride):
         if _now() - began >= seconds:
@@ -168,7 +169,7 @@ def play_seeds(game: Game, first: int, stride: int, seconds: float) -> Iterator[
 
 
 def cores() -> int:
-    """How many processes can work at once."""
+    """The number of cores that this process can use."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -176,7 +177,7 @@ def cores() -> int:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the engine's log, which tells of each failure that a scenario provokes."""
+    """Silence the engine's log while the block lasts: it reports every failure that a scenario provokes."""
     logger = logging.getLogger("greenroom")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -230,7 +231,7 @@ class _Search:
             self._say()
 
     async def _have_done(self, orders: Orders) -> None:
-        """Have one process do its part."""
+        """Run one process of the hunt until it ends."""
         # Without -P, a file `types.py` in the current folder would replace Python's own module.
         hunter = [sys.executable, "-P", "-m", "greenroom.simulation.search.hunter"]
         command = [*hunter, msgspec.json.encode(orders).decode()]
@@ -239,14 +240,16 @@ class _Search:
             process = await nursery.start(start)
             seed = await self._listen(process.stdout, orders.seconds)
             if seed is not None:
-                why = f"it has not ended {PATIENCE:g} s after the hunt"
+                why = f"timed out: still running {PATIENCE:g} s after the end of the hunt"
                 self._take(Played(seed, failed=Failed(seed, why, endless=True)))
         if process.returncode:
-            raise RuntimeError(f"a process of the hunt ended with {process.returncode}; see above for why")
+            raise RuntimeError(
+                f"a process of the hunt exited with code {process.returncode}; see its standard error above"
+            )
 
     async def _listen(self, process: trio.abc.ReceiveStream, seconds: float) -> int | None:
-        """Take what a process says, until it has ended; or until it has been silent for too long, which
-        leaves a seed."""
+        """Receive the reports of a process until it has ended. If it takes too long, return the seed that it
+        is playing."""
         seed: int | None = None
         text = b""
         with trio.CancelScope() as patience:
@@ -256,7 +259,7 @@ class _Search:
                     played = msgspec.json.decode(line, type=Played)
                     seed = played.seed if played.figures is None else None
                     self._take(played)
-                if patience.deadline == math.inf:  # it has begun
+                if patience.deadline == math.inf:  # its first report: it has started
                     patience.deadline = trio.current_time() + seconds + PATIENCE
         return seed if patience.cancelled_caught else None
 

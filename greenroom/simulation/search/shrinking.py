@@ -1,7 +1,7 @@
-"""Shrinking: a seed that fails is made small by leaving out those of its steps that the failure doesn't need.
+"""Shrinking: leave out the steps of a failing seed that the failure does not need.
 
-The steps that are kept are the same as before, but what happens between them moves, and the failure may not
-come back although they are all that it needs. So what is found is small, not the smallest.
+The remaining steps are the same as before, but the timing between them changes, and the failure can disappear
+although the steps that cause it are there. So the result is small, but not always the smallest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import chain, combinations
 from ..simulate import Game, SimulationFailed, hidden
 
 SECONDS = 30.0
-"""Of real time, which the search takes at most."""
+"""The limit of real time for the search."""
 
 _ALIKE = 0.6
 _DETAILS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}|<[^<>]*>|'[^']*'|\"[^\"]*\"")
@@ -24,8 +24,8 @@ _now = time.monotonic
 
 
 def shrink(failed: SimulationFailed, game: Game, *, seconds: float = SECONDS) -> SimulationFailed:
-    """Play a seed that has failed again and again, with fewer and fewer of the steps that it took, as long as
-    it fails in the same way; returns the smallest failure."""
+    """Replay a failed seed with fewer and fewer of its steps, as long as it fails in the same way; returns
+    the smallest failure."""
     smallest, until, kind = failed, _now() + seconds, _kind(failed.invariant)
 
     def fails(kept: Sequence[int]) -> bool:
@@ -45,11 +45,11 @@ def shrink(failed: SimulationFailed, game: Game, *, seconds: float = SECONDS) ->
 
 
 def minimize(steps: Sequence[int], fails: Callable[[Sequence[int]], bool], go_on: Callable[[], bool]) -> None:
-    """Find few steps with which it still fails; `fails` is told what to keep.
+    """Find a few steps with which the scenario still fails. `fails` is called with the steps to keep.
 
-    First by delta debugging: halves of what is left are left out, then quarters and so on, down to single
-    steps, until none can be left out any more. Of what is left then, all choices of up to three are tried,
-    for a step may do harm only together with others.
+    First by delta debugging: leave out halves of the remaining steps, then quarters and so on, down to single
+    steps, until none can be left out. Then try all combinations of up to three of the remaining steps: a step
+    can be necessary only because others are there.
     """
     left = list(steps)
     if not left or not go_on() or fails([]):
@@ -81,7 +81,7 @@ def _leave_out(
 
 
 def _kind(invariant: str) -> list[str]:
-    """What an invariant says without its details: which runs, which numbers."""
+    """The words of an invariant's text, without details such as runs and numbers."""
     text, before = invariant, ""
     while text != before:
         text, before = _DETAILS.sub(" ", text), text

@@ -1,7 +1,7 @@
-"""A client in a simulation: the engine's methods, each call traced as a command and its answer.
+"""A simulated client: the engine's methods; the trace records each call and its result.
 
-It survives restarts of the server. While the server is down its calls raise `Unavailable`; so does one that
-is under way when the server dies, and then nobody knows whether it was done.
+It survives restarts of the server. A call raises `Unavailable` while the server is down, and also if the
+server dies during the call; then the command may or may not have been executed.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _USUAL = {
     "limit": 100,
     "status": "published",
 }
-"""What options are when nobody says anything; they are left out of the trace, as `None` is."""
+"""Default values of options. The trace leaves them out, as it does `None`."""
 
 
 def _command(
     method: Callable[Concatenate[Any, P], Awaitable[T]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """A method that has the engine do what its own method of this name does, in the client's name."""
+    """A method that calls the engine's method of the same name, with the client's name in `by`."""
 
     async def command(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
         done: T = await self.command(method.__name__, *arguments, **options)
@@ -46,20 +46,21 @@ def _command(
     return command
 
 
-def _question(
+def _query(
     method: Callable[Concatenate[Any, P], Awaitable[T]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """A method that asks the engine what its own method of this name tells."""
+    """A method that calls the engine's method of the same name, which only reads."""
 
-    async def question(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+    async def query(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
         found: T = await self.ask(method.__name__, *arguments, **options)
         return found
 
-    return question
+    return query
 
 
 class Client:
-    """See the module's text; the methods are those of `Engine`. `name` is in the events that it causes."""
+    """See the module's docstring; the methods are those of `Engine`. The events that it causes contain its
+    `name`."""
 
     def __init__(self, name: str, server: Server, trace: Trace) -> None:
         self.name = name
@@ -93,10 +94,10 @@ class Client:
     reset_lanes = _command(RunEngine.reset_lanes)
     drain = _command(RunEngine.drain)
     resume = _command(RunEngine.resume)
-    wait_for_active = _question(RunEngine.wait_for_active)
-    get_run = _question(RunEngine.get_run)
-    list_runs = _question(RunEngine.list_runs)
-    history = _question(RunEngine.history)
+    wait_for_active = _query(RunEngine.wait_for_active)
+    get_run = _query(RunEngine.get_run)
+    list_runs = _query(RunEngine.list_runs)
+    history = _query(RunEngine.history)
 
     async def snapshot(self) -> Snapshot:
         snapshot: Snapshot = await self.ask("snapshot")
@@ -106,21 +107,21 @@ class Client:
     def events(
         self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None
     ) -> AsyncIterator[Event | Snapshot]:
-        """As `Engine.events`; raises `Unavailable` when the server dies, and ends when it is stopped."""
+        """Like `Engine.events`. Raises `Unavailable` if the server dies, and ends when it is stopped."""
         return _Events(self.server, self.server.engine.events(after, filter))
 
-    # For those who speak through it.
+    # For the classes that call through it.
 
     def ticket(self, ticket: RunTicket) -> SimulatedTicket:
-        """A ticket of the engine, as it is held by this client."""
+        """A ticket for this client."""
         return SimulatedTicket(ticket, self)
 
     async def command(self, name: str, *arguments: Any, **options: Any) -> Any:
-        """Have the engine do something, in this client's name."""
+        """Call a method of the engine that changes something, with this client's name in `by`."""
         return await self._call(name, arguments, options, by=self.name)
 
     async def ask(self, name: str, *arguments: Any, **options: Any) -> Any:
-        """Ask the engine for something."""
+        """Call a method of the engine that only reads."""
         return await self._call(name, arguments, options)
 
     async def _call(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any], **by: str) -> Any:
@@ -131,11 +132,11 @@ class Client:
         return await self.traced(name, [*arguments, shown] if shown else list(arguments), call)
 
     def reach(self) -> AbstractContextManager[RunEngine]:
-        """What is called, for as long as a call takes."""
+        """The engine that a call goes to, while the call lasts."""
         return self.server.connection()
 
     async def traced(self, name: str, arguments: Any, call: Callable[[RunEngine], Any]) -> Any:
-        """Call the engine, and keep in the trace what was asked and what came of it."""
+        """Call the engine, and record the call and its result in the trace."""
         number = self._trace.command(self.name, name, arguments)
         try:
             with self.reach() as engine:
@@ -148,7 +149,7 @@ class Client:
 
 
 class FlowsClient:
-    """What a client says to flows: the methods of `engine.flows`."""
+    """A client's calls about flows: the methods of `engine.flows`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -156,9 +157,9 @@ class FlowsClient:
     create = _command(RunFlows.create)
     publish = _command(RunFlows.publish)
     add_version = _command(RunFlows.add_version)
-    task = _question(RunFlows.task)
-    tasks = _question(RunFlows.tasks)
-    versions = _question(RunFlows.versions)
+    task = _query(RunFlows.task)
+    tasks = _query(RunFlows.tasks)
+    versions = _query(RunFlows.versions)
 
     async def start(self, flow: str, **options: Any) -> SimulatedTicket:
         """The options are those of `engine.flows.start`."""
@@ -181,7 +182,7 @@ class FlowsClient:
 
 
 class _Events:
-    """The events of one life of a server. What they show is judged."""
+    """The events of one life of a server. The rules check each of them."""
 
     def __init__(self, server: Server, events: AsyncIterator[Event | Snapshot]) -> None:
         self._server = server
@@ -203,7 +204,8 @@ class _Events:
 
 
 class SimulatedTicket:
-    """What a client holds for a run. When the server has died it knows no more: ask for the run by its id."""
+    """A client's ticket for a run. After the server has died, its calls raise `Unavailable`: use `get_run`
+    with the run's id."""
 
     def __init__(self, ticket: RunTicket, client: Client) -> None:
         self.id = ticket.id

@@ -1,7 +1,7 @@
-"""Ending tasks as a dying process ends them: at once, shielded or not, wherever they stand.
+"""Ending tasks as the death of a process ends them: immediately, at any point, shielded or not.
 
-From the crash on no line of theirs runs any more, except what stands in `finally` and in handlers of
-`Cancelled`, which Python offers no way around; so the world they reach must be dead for them as well.
+After the crash no line of these tasks runs, except in `finally` blocks and in handlers of `Cancelled`, which
+Python always runs. So the rest of the world must ignore these tasks, too.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from trio._core._run import GLOBAL_RUN_CONTEXT
 Task = trio.lowlevel.Task
 
 _PATIENCE = 500
-"""Turns in which what was cut off may unwind by itself."""
+"""The number of scheduler turns in which the tasks can unwind by themselves."""
 
 
 def _below(task: Task) -> list[Task]:
-    """A task and all that it has started, in the order in which they were spawned."""
+    """A task and all tasks below it, in the order in which they were spawned."""
     return sorted(_tree(task), key=lambda one: one._counter)
 
 
 def cut_off(root: Task, scope: trio.CancelScope) -> None:
-    """Cancel the scope, which `root` is in, with everything below it, and have nobody go on as if it had not
-    happened: whoever had been woken for another reason finds itself cancelled."""
+    """Cancel the scope that `root` is in, with all tasks below `root`. A task that was already woken for
+    another reason receives `Cancelled`, too."""
     _unshield(root, scope)
     scope.cancel()
     current = trio.lowlevel.current_task() if trio.lowlevel.in_trio_task() else None
@@ -38,9 +38,9 @@ def cut_off(root: Task, scope: trio.CancelScope) -> None:
             _cancel_runnable(task)
 
 
-async def bury(root: Task, scope: trio.CancelScope) -> None:
-    """Wait until nothing is left of what was cut off. Shields that it puts up meanwhile are taken away, and a
-    task that swallows every cancellation is made to vanish."""
+async def reap(root: Task, scope: trio.CancelScope) -> None:
+    """Wait until all tasks that were cut off have ended. Removes shields that they create meanwhile, and ends
+    a task that swallows every cancellation."""
     runner = GLOBAL_RUN_CONTEXT.runner
     for turn in itertools.count():
         await trio.lowlevel.checkpoint()
@@ -50,11 +50,11 @@ async def bury(root: Task, scope: trio.CancelScope) -> None:
         if turn >= _PATIENCE:
             for left in _below(root):
                 if not left.child_nurseries:
-                    _make_vanish(left)
+                    _force_end(left)
 
 
 def _unshield(root: Task, scope: trio.CancelScope) -> None:
-    """Take away all shields inside a scope, also those that were put up since it was cancelled."""
+    """Remove all shields inside a scope, also those that were created after its cancellation."""
     end = scope._cancel_status
     for task in _below(root):
         status = task._cancel_status
@@ -65,14 +65,14 @@ def _unshield(root: Task, scope: trio.CancelScope) -> None:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether Ctrl-C is in it."""
+    """Whether the error is, or contains, a `KeyboardInterrupt` (Ctrl-C)."""
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(KeyboardInterrupt) is not None
     return isinstance(error, KeyboardInterrupt)
 
 
 def cancelled() -> trio.Cancelled:
-    """For whoever must go no further, in a scope that was just cut off."""
+    """A `Cancelled` for a task that must not continue, because its scope was just cut off."""
     return trio.Cancelled._create(source="explicit", reason="the process has died")
 
 
@@ -89,16 +89,18 @@ def _cancel_runnable(task: Task) -> None:
         return
     if any(frame.f_code.co_name == "_nested_child_finished" for frame, _ in task.iter_await_frames()):
         nursery = task.child_nurseries[-1]
-        nursery._pending_excs.append(cancelled())  # it is leaving the nursery, and must do so in order
+        nursery._pending_excs.append(
+            cancelled()
+        )  # the task is leaving the nursery, which must stay consistent
         return
     task._next_send = Error(cancelled())
 
 
-def _make_vanish(task: Task) -> None:
-    """Have a task end without asking it."""
+def _force_end(task: Task) -> None:
+    """End a task that ignores its cancellation."""
 
     def end(_: object) -> NoReturn:
-        with contextlib.suppress(BaseException):  # whatever it has to say: its process is dead
+        with contextlib.suppress(BaseException):  # its process is dead: errors have no effect
             task.coro.close()
         raise StopIteration
 

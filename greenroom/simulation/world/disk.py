@@ -1,8 +1,7 @@
-"""A simulated machine's disk: a store and files that outlive engines, and that fail as a scenario wants it.
+"""The disk of a simulated machine: a store and files that outlive engines, with injected faults.
 
-What was committed survives a crash, what was not is gone. An engine whose process has died reaches nothing
-any more: its calls never return. Values are copied on their way to the disk and back, so that nobody shares
-them with it.
+Committed data survives a crash, all other data is lost. The calls of an engine whose process has died never
+return. Values are copied when they are written and read, so that no object is shared with the disk.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ T = TypeVar("T")
 
 
 class SimulatedDisk:
-    """See the module's text. Set the attributes at any time; they hold from the next operation on."""
+    """See the module's docstring. Attributes can be set at any time, and apply from the next operation on."""
 
     def __init__(
         self,
@@ -53,30 +52,30 @@ class SimulatedDisk:
         self.full = False
         """Nothing can be written."""
         self.cut_off: set[Life] = set()
-        """The processes that can't reach it."""
+        """The processes that cannot reach the disk."""
         self.no_renewals = False
-        """No lease can be renewed, though all else works."""
+        """No lease can be renewed, but everything else works."""
         self.late_answers = 0.0
-        """Seconds from a renewal to its answer."""
+        """Seconds from a renewal of the lease to its reply."""
         self.delay: tuple[float, float] | None = None
-        """Seconds that an operation takes, from and to."""
+        """Seconds that an operation takes: minimum and maximum."""
         self.delete_delay: tuple[float, float] | None = None
-        """Seconds that a delete of files takes, from and to."""
+        """Seconds that deleting files takes: minimum and maximum."""
         self.deleting: Counter[str] = Counter()
-        """The runs of which files are being deleted."""
+        """The runs whose files are being deleted."""
         self.rates: dict[Trouble, float] = {}
-        """How likely a commit meets with what, from 0 to 1."""
+        """The probability of each trouble at a commit, from 0 to 1."""
         self.files: dict[tuple[str, str], StoredFile] = {}
         """Finished files, by handle and path."""
         self.parts: dict[tuple[str, str, str], StoredFile] = {}
-        """Unfinished ones, by handle, path and run."""
+        """Unfinished files, by handle, path and run."""
         self.undeleted: set[tuple[str, ...]] = set()
-        """The keys of files and parts that an engine wanted to delete, and the disk refused."""
+        """The keys of files and parts that an engine tried to delete, and the disk failed to."""
         self.rules = rules
+        """The rules that check every commit."""
         rules.model.deleting = self.deleting
-        """What judges everything that is committed here."""
         self.injured = False
-        """Whether anything has gone wrong with the disk since its engine was started."""
+        """Whether any fault has occurred since the engine was started."""
         self._backend = backend
         self._random = random
         self._committed = committed
@@ -87,13 +86,13 @@ class SimulatedDisk:
         self._outage = False
 
     def fail_commit(self, trouble: Trouble, *, after: int = 0) -> None:
-        """Have the next commit meet with trouble, or the one `after` so many others."""
+        """Inject trouble into the next commit, or into the one that follows `after` other commits."""
         while len(self._planned) <= after:
             self._planned.append(None)
         self._planned[after] = trouble
 
     def repair(self) -> None:
-        """From now on everything works, at once."""
+        """Remove all faults and delays, also those planned for later commits."""
         self.down = self.full = self.no_renewals = False
         self.delay = self.delete_delay = None
         self.late_answers = 0.0
@@ -102,16 +101,16 @@ class SimulatedDisk:
 
     @property
     def leased(self) -> bool:
-        """Whether whoever uses it holds a lease that can be lost."""
+        """Whether the engine on it holds a lease that can expire."""
         return isinstance(self._backend, SqliteBackend) and self._backend.ttl < math.inf
 
     def is_of(self, owner: Life) -> bool:
-        """Whether the disk is this process's, and no other has taken it since."""
+        """Whether this process has the disk, and no other has taken it over."""
         return self._holder is None or self._holder._owner is owner
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing is under way that takes time, and the last commit has not failed."""
+        """Whether no slow operation is in progress, and the last commit has not failed."""
         return not (self._under_way or self._outage)
 
     def store_of(self, owner: Life) -> DiskStore:
@@ -122,10 +121,10 @@ class SimulatedDisk:
         """The files as one process sees them."""
         return DiskFiles(self, owner)
 
-    # For the two views.
+    # For `DiskStore` and `DiskFiles`.
 
     async def reach(self, owner: Life) -> None:
-        """Come to the disk; a dead process never does."""
+        """Wait until an operation reaches the disk. For a dead process this never returns."""
         await trio.lowlevel.checkpoint()
         if self.delay is not None and not owner.dead:
             self._under_way += 1
@@ -138,7 +137,7 @@ class SimulatedDisk:
             await trio.sleep_forever()
 
     async def take_time_to_delete(self, runs: Sequence[str]) -> None:
-        """A delete of files of these runs is under way."""
+        """Wait as long as deleting files of these runs takes."""
         if self.delete_delay is None:
             return
         self.deleting.update(runs)
@@ -151,22 +150,22 @@ class SimulatedDisk:
                     del self.deleting[run]
 
     def fails(self, why: str) -> None:
-        """Something goes wrong, as it was told to."""
+        """Record an injected fault."""
         self.injured = True
         self.rules.model.disturbed = trio.current_time()
         self._fault(why)
 
     def refuse_file(self, what: str, writes: bool) -> None:
-        """Raise if an operation on files can't be done now."""
+        """Raise `OSError` if an operation on files fails now."""
         if self.down:
-            self.fails(f"can't {what}: the disk is down")
+            self.fails(f"cannot {what}: the disk is down")
             raise OSError(errno.EIO, "the simulated disk is down")
         if self.full and writes:
-            self.fails(f"can't {what}: the disk is full")
+            self.fails(f"cannot {what}: the disk is full")
             raise OSError(errno.ENOSPC, "the simulated disk is full")
 
     def next_trouble(self) -> Trouble | None:
-        """What the commit that begins now meets with."""
+        """The trouble for the commit that starts now, if any."""
         planned = self._planned.popleft() if self._planned else None
         if planned is None and self.rates:
             draw = self._random.random()
@@ -177,7 +176,7 @@ class SimulatedDisk:
         return planned
 
     def refuse(self, why: str) -> StoreDown:
-        """The error for an operation that fails for a passing reason."""
+        """The error for an operation that fails for a transient reason."""
         self.fails(why)
         return StoreDown(f"the simulated store is unavailable: {why}")
 
@@ -185,11 +184,11 @@ class SimulatedDisk:
 def _read(
     method: Callable[Concatenate[Any, P], Awaitable[T]], kind: Any, *, needed: bool = False
 ) -> Callable[Concatenate[DiskStore, P], Coroutine[Any, Any, T]]:
-    """The method that reads what the store's own of this name does. `needed`: an engine that can't read this
-    goes no further until it can."""
+    """A method that calls the store's method of the same name, which only reads. `needed`: an engine that
+    cannot read this stops until it can."""
 
     async def read(self: DiskStore, /, *arguments: P.args, **options: P.kwargs) -> T:
-        await self._come(stops=needed)
+        await self._reach(stops=needed)
         found: T = await getattr(self._opened, method.__name__)(*arguments, **options)
         return copied(found, kind)
 
@@ -197,7 +196,7 @@ def _read(
 
 
 class DiskStore:
-    """What one engine sees of the store (`persistence.store.Store`)."""
+    """The store as one engine sees it (`persistence.store.Store`)."""
 
     def __init__(self, disk: SimulatedDisk, owner: Life) -> None:
         self._disk = disk
@@ -208,7 +207,7 @@ class DiskStore:
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
         disk = self._disk
         disk.injured = False
-        await self._come()
+        await self._reach()
         holder = disk._holder
         if holder is None or holder._owner.dead or (disk.leased and holder._owner in disk.cut_off):
             self._store = await disk._backend.store()
@@ -232,7 +231,7 @@ class DiskStore:
         return math.inf
 
     async def check(self) -> None:
-        await self._come(stops=True)
+        await self._reach(stops=True)
 
     async def commit(self, batch: Batch) -> None:
         disk = self._disk
@@ -244,7 +243,7 @@ class DiskStore:
 
     async def _commit(self, batch: Batch) -> None:
         disk = self._disk
-        await self._come(stops=True)
+        await self._reach(stops=True)
         if disk.full and (batch.events or batch.memos):
             disk._outage = True
             raise disk.refuse("the disk is full")
@@ -255,7 +254,7 @@ class DiskStore:
         await disk.reach(self._owner)
 
     async def committed(self, batch: Batch) -> bool:
-        await self._come()
+        await self._reach()
         committed = await self._opened.committed(batch)
         if committed:
             self._disk._outage = False
@@ -275,7 +274,7 @@ class DiskStore:
     request_ids = _read(Store.request_ids, dict[str, str])
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
-        await self._come()
+        await self._reach()
         return await self._opened.prune(retention, now, most)
 
     async def close(self) -> None:
@@ -287,10 +286,10 @@ class DiskStore:
 
     @property
     def _opened(self) -> Store:
-        assert self._store is not None, "it has been opened"
+        assert self._store is not None, "the store is open"
         return self._store
 
-    async def _come(self, *, stops: bool = False) -> None:
+    async def _reach(self, *, stops: bool = False) -> None:
         await self._disk.reach(self._owner)
         if self._disk.down or self._owner in self._disk.cut_off:
             self._disk._outage |= stops
@@ -298,8 +297,8 @@ class DiskStore:
 
 
 class DiskLease:
-    """What one engine sees of its lease (`persistence.store.StoreLease`). Renewals go the way of everything
-    else on the disk."""
+    """The lease of one engine (`persistence.store.StoreLease`). Renewals meet the same faults and delays as
+    other operations on the disk."""
 
     def __init__(self, disk: SimulatedDisk, owner: Life) -> None:
         self._disk = disk
@@ -309,7 +308,7 @@ class DiskLease:
         self._begun = trio.Event()
 
     def begin(self, store: Store) -> None:
-        """The store is open."""
+        """Start to keep the lease: the store is open."""
         self._store = store
         self._begun.set()
 
@@ -321,9 +320,9 @@ class DiskLease:
 
     async def keep(self) -> None:
         await self._begun.wait()
-        assert isinstance(self._store, SqlStore), "only such a one has a lease"
+        assert isinstance(self._store, SqlStore), "only an SQL store has a lease"
         lease = self._store.engine_lease
-        assert self._watch is not None, "the engine watches it"
+        assert self._watch is not None, "the engine watches its lease"
         lease.watch(self._watch)
         await lease.keep(self._renew)
 
@@ -332,17 +331,17 @@ class DiskLease:
         await disk.reach(self._owner)
         if disk.down or disk.no_renewals or self._owner in disk.cut_off:
             return Failed("the simulated disk is down")
-        assert self._store is not None, "it has been opened"
-        assert isinstance(backend, SqliteBackend), "only such a one has a lease"
-        told = backend.renew(self._store, sent)
+        assert self._store is not None, "the store is open"
+        assert isinstance(backend, SqliteBackend), "only the SQLite backend has a lease"
+        reply = backend.renew(self._store, sent)
         if disk.late_answers:
             await trio.sleep(disk.late_answers)
         await disk.reach(self._owner)
-        return told
+        return reply
 
 
 class Moments:
-    """What the disk does at the moments of a commit."""
+    """Callbacks of the disk for the moments of a commit."""
 
     def __init__(self, disk: SimulatedDisk, owner: Life, batch: Batch) -> None:
         self._disk = disk
@@ -351,7 +350,9 @@ class Moments:
 
     def made(self) -> None:
         if not self._disk.is_of(self._owner):
-            self._disk.rules.faults.append("an engine commits, though another one has taken its lease")
+            self._disk.rules.faults.append(
+                "an engine commits although another engine has taken over its lease"
+            )
         self._disk._outage = False
         self._disk._committed(self._batch)
 

@@ -1,8 +1,8 @@
-"""What a simulated disk keeps a store on: dictionaries, or a real SQLite database in memory.
+"""The backends of a simulated disk's store: dictionaries, or a real SQLite database in memory.
 
-Both do the same things to a commit that the disk has trouble for. With SQLite the trouble comes from below
-the store, as errors of single statements and of COMMIT, so that the code which sorts them out and tries again
-is simulated as well.
+Both inject the same kinds of trouble into a commit. With SQLite the trouble appears below the store, as
+errors of single statements and of COMMIT, so that the store's code for errors and retries is simulated as
+well.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ T = TypeVar("T")
 Trouble = Literal[
     "crash_before", "crash_within", "crash_after", "lost_request", "lost_reply", "refused", "broken"
 ]
-"""What can come to a commit: the process dies before, within or after it; the connection is lost and nobody
-knows whether it was made (it was not: `lost_request`; it was: `lost_reply`); it is refused for a passing
-reason; or the store is broken for good."""
+"""The kinds of trouble at a commit: the process dies before, within or after it; the connection is lost, so
+that the outcome is unknown to the engine (`lost_request`: not committed; `lost_reply`: committed); the commit
+is refused for a transient reason; or the store is permanently broken."""
 
 _MOST_STATEMENTS = 6
 
 
 class MemoryBackend:
-    """Dictionaries. Values are copied on their way in and out, so nobody shares them with the disk."""
+    """A store in dictionaries. Its caller copies all values, so no object is shared with the disk."""
 
     def __init__(self) -> None:
         self._store = MemoryStore()
@@ -67,16 +67,17 @@ class MemoryBackend:
         if trouble == "crash_after":
             moments.dies("crash after a commit")
         if trouble == "lost_reply":
-            moments.fails("a commit was made, but the reply is lost")
+            moments.fails("a commit was made, but its reply is lost")
             raise _down(trouble)
 
 
 class SqliteBackend:
-    """A database of SQLite that lives in memory, through all lives of its engines."""
+    """An SQLite database in memory. It outlives the engines that use it."""
 
     def __init__(self, random: Random, ttl: float = math.inf) -> None:
         self.ttl = ttl
-        """Of the lease. Where it has an end, nobody can know of a holder whether it lives."""
+        """Seconds until the lease expires. If it is finite, an engine cannot find out whether the process
+        that holds the lease is alive."""
         self._random = random
         self._connection = sqlite3.connect(":memory:", isolation_level=None, factory=_Connection)
         self._connection.executescript("PRAGMA foreign_keys=ON; PRAGMA cache_size=-64000")
@@ -91,8 +92,8 @@ class SqliteBackend:
         )
 
     def renew(self, store: Store, sent: float) -> Told:
-        """Renew the lease of a process on its store."""
-        assert isinstance(store, SqlStore), "it was made here"
+        """Renew a process's lease on its store."""
+        assert isinstance(store, SqlStore), "`store` returns no other kind"
         return store.engine_lease.renew_now(sent)
 
     def _lease(self, addresses: tuple[Address, ...], lock: StoreLock, **_: object) -> EngineLease:
@@ -109,19 +110,19 @@ class SqliteBackend:
 
     async def commit(self, store: Store, batch: Batch, trouble: Trouble | None, moments: Moments) -> None:
         task = trio.lowlevel.current_task()
-        errand = _Errand(trouble, self._random.randrange(_MOST_STATEMENTS), moments)
-        self._connection.errands[task] = errand
+        commit = _Commit(trouble, self._random.randrange(_MOST_STATEMENTS), moments)
+        self._connection.commits[task] = commit
         try:
             await store.commit(batch)
         finally:
-            del self._connection.errands[task]
+            del self._connection.commits[task]
 
 
 Backend = MemoryBackend | SqliteBackend
 
 
 class _LeaseConnection:
-    """The one connection, for the lease."""
+    """The only connection, as the lease uses it."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -139,8 +140,8 @@ class _LeaseConnection:
         pass
 
 
-class _Errand:
-    """A batch on its way through the connection. Trouble comes once; `again` works."""
+class _Commit:
+    """The commit of one batch through the connection. Trouble occurs once; a retry succeeds."""
 
     def __init__(self, trouble: Trouble | None, statement: int, moments: Moments) -> None:
         self._trouble = trouble
@@ -186,53 +187,53 @@ _ERRORS = {
 
 
 class _Connection(sqlite3.Connection):
-    """The one connection to the database. Closing it does nothing: it is the disk, not the process."""
+    """The only connection to the database. Closing it only rolls back, because the database must survive."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.errands: dict[trio.lowlevel.Task, _Errand] = {}  # by the task that commits a batch
+        self.commits: dict[trio.lowlevel.Task, _Commit] = {}  # by the task that commits a batch
 
     @property
-    def errand(self) -> _Errand | None:
-        return self.errands.get(trio.lowlevel.current_task()) if trio.lowlevel.in_trio_task() else None
+    def current(self) -> _Commit | None:
+        return self.commits.get(trio.lowlevel.current_task()) if trio.lowlevel.in_trio_task() else None
 
     def cursor(self, factory: Any = None) -> Any:
         return super().cursor(factory or _Cursor)
 
     def commit(self) -> None:
-        errand = self.errand if self.in_transaction else None
-        if errand is not None:
+        current = self.current if self.in_transaction else None
+        if current is not None:
             try:
-                errand.before_commit()
+                current.before_commit()
             except sqlite3.Error:
                 self.rollback()
                 raise
         super().commit()
-        if errand is not None:
-            errand.after_commit()
+        if current is not None:
+            current.after_commit()
 
     def close(self) -> None:
         self.rollback()
 
 
 class _Cursor(sqlite3.Cursor):
-    """Lets the errand know of each statement that writes."""
+    """Calls `_Commit.before_statement` before each statement that writes."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> Self:
-        self._tell(sql)
+        self._announce(sql)
         return super().execute(sql, parameters)
 
     def executemany(self, sql: str, rows: Iterable[Any], /) -> Self:
-        self._tell(sql)
+        self._announce(sql)
         return super().executemany(sql, rows)
 
-    def _tell(self, sql: str) -> None:
+    def _announce(self, sql: str) -> None:
         connection = self.connection
-        if isinstance(connection, _Connection) and connection.errand is not None and not _only_looks(sql):
-            connection.errand.before_statement(sql)
+        if isinstance(connection, _Connection) and connection.current is not None and not _only_reads(sql):
+            connection.current.before_statement(sql)
 
 
-def _only_looks(sql: str) -> bool:
+def _only_reads(sql: str) -> bool:
     return sql.lstrip()[:6].upper() in ("SELECT", "PRAGMA", "BEGIN")
 
 
@@ -241,13 +242,13 @@ def _down(trouble: Trouble) -> StoreDown:
 
 
 def copied(value: T, kind: Any) -> T:
-    """A value of a type through the codec: equal, and nothing of it shared."""
+    """A deep copy of a value, made by encoding and decoding it."""
     copy: T = msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=kind)
     return copy
 
 
 def copied_batch(batch: Batch) -> Batch:
-    """The same for a batch."""
+    """A deep copy of a batch."""
     writes = {
         id: RunWrite(
             _record.decode(_encode(write.record)),

@@ -1,7 +1,7 @@
-"""The files of a simulated machine: what runs write, in memory, with the manners of `persistence/files.py`.
+"""The files of runs on a simulated machine, in memory. They behave like those of `persistence/files.py`.
 
-Files outlive the engines that write them, and a crash leaves behind what was unfinished. An engine that has
-died reaches nothing here any more.
+Files outlive the engines that write them, and unfinished files remain after a crash. The calls of an engine
+whose process has died never return.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class StoredFile:
 
 
 class DiskFiles:
-    """What one engine sees of the files (`persistence.files.Files`)."""
+    """The files as one engine sees them (`persistence.files.Files`)."""
 
     def __init__(self, disk: SimulatedDisk, owner: Life) -> None:
         self._disk = disk
         self._owner = owner
 
     async def reach(self, what: str, *, writes: bool = False) -> None:
-        """Come to the disk, which takes its time, or find it out of order."""
+        """Wait until an operation reaches the disk, and raise `OSError` if the disk fails."""
         await self._disk.reach(self._owner)
         self._disk.refuse_file(what, writes)
 
@@ -44,19 +44,19 @@ class DiskFiles:
         await self.reach(f"create {path}", writes=True)
         disk = self._disk
         if not overwrite and (handle, path) in disk.files:
-            raise FileExistsError(f"{path} exists already: open it with overwrite=True to replace it")
+            raise FileExistsError(f"{path} already exists: open it with overwrite=True to replace it")
         if (handle, path, run) in disk.parts:
-            raise FileExistsError(errno.EEXIST, "it is being written already", path)
+            raise FileExistsError(errno.EEXIST, "the run is writing this file already", path)
         disk.parts[handle, path, run] = StoredFile(run)
         return DiskPart(disk, self, handle, path, run, overwrite)
 
     async def reach_to_delete(
         self, what: str, doomed: Iterable[tuple[str, ...]], runs: Sequence[str]
     ) -> None:
-        """The same, and remember what of these runs could not be deleted, which the engine can't be blamed
-        for."""
+        """Like `reach`, for a deletion. If it fails, the disk remembers the files, so that the rules do not
+        blame the engine for them."""
         try:
-            if runs and not self._owner.dead:  # what is gone already takes no time
+            if runs and not self._owner.dead:  # deleting nothing takes no time
                 await self._disk.take_time_to_delete(runs)
             await self.reach(what)
         except BaseException:
@@ -73,7 +73,7 @@ class DiskFiles:
 
     async def unfinished(self, handle: str, run: str) -> list[str]:
         finished = [key for key, file in self._disk.files.items() if file.run == run]
-        doomed = [*finished, *self._parts_of(handle, run)]  # what isn't known to be the run's isn't deleted
+        doomed = [*finished, *self._parts_of(handle, run)]  # only files that are known to be the run's
         await self.reach_to_delete(f"list the parts of {run}", doomed, [run])
         return [path for _, path, _ in self._parts_of(handle, run)]
 
@@ -88,7 +88,7 @@ class DiskFiles:
 
 
 class DiskPart:
-    """A file that is being written."""
+    """An unfinished file, which a run is writing."""
 
     def __init__(
         self, disk: SimulatedDisk, files: DiskFiles, handle: str, path: str, run: str, overwrite: bool
@@ -109,9 +109,9 @@ class DiskPart:
         await self._files.reach(f"finish {self.path}", writes=True)
         handle, path, _ = self._key
         if not self._overwrite and (handle, path) in self._disk.files:
-            raise FileExistsError(f"{path} has come into being meanwhile: it is left as it is")
+            raise FileExistsError(f"{path} already exists: it was created while this file was written")
         if self._disk.parts.pop(self._key, None) is None:
-            raise FileNotFoundError(errno.ENOENT, "it was deleted while it was written", path)
+            raise FileNotFoundError(errno.ENOENT, "the file was deleted while it was written", path)
         self._disk.files[handle, path] = self._file
 
     async def discard(self) -> None:

@@ -1,7 +1,8 @@
-"""A simulated server's gateway: the real one, to which lines lead instead of sockets.
+"""The gateway of a simulated server: the real one, with simulated connections instead of sockets.
 
-It belongs to one life of a server. When that is killed, its lines break as the system breaks a dead process's
-connections; when the server is stopped, clients are told, before the engine ends or after it.
+It belongs to one life of a server. When the process is killed, its connections break, as the operating system
+closes those of a dead process. When the server is stopped, the gateway closes the connections in order,
+before the engine ends or after it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .network import Line
 
 @asynccontextmanager
 async def listening(config: GatewayConfig) -> AsyncIterator[Listener]:
-    """A place for a gateway, which is closed when the block ends, if it was not before."""
+    """A listener for a gateway, closed at the end of the block at the latest."""
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         listener = Listener(config, nursery)
@@ -33,7 +34,7 @@ async def listening(config: GatewayConfig) -> AsyncIterator[Listener]:
 
 
 class Listener:
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self, config: GatewayConfig, nursery: trio.Nursery) -> None:
         self.closing = trio.Event()
@@ -47,28 +48,28 @@ class Listener:
 
     @property
     def serves(self) -> bool:
-        """Whether clients have every reason to expect that their connections last."""
+        """Whether the gateway accepts connections, and has no reason to close one."""
         return self._gateway is not None and self._engine is not None and not self._engine.stream.closed
 
     async def open(self, engine: Engine) -> None:
-        """Let clients in."""
+        """Start to accept clients."""
         self._engine = engine
         await self._nursery.start(self._run, engine)
 
     def accept(self, line: Line) -> None:
-        """A client wants to talk. Raises `ConnectionRefusedError`."""
+        """Accept a client's connection. Raises `ConnectionRefusedError`."""
         if self._gateway is None:
-            raise ConnectionRefusedError("nobody listens")
+            raise ConnectionRefusedError("connection refused: the gateway does not listen")
         self._lines[line] = None
         self._connections.start_soon(self._serve, self._gateway, line)
 
     async def close(self) -> None:
-        """Say goodbye to whoever is there."""
+        """Close the gateway and its connections, in order."""
         self.closing.set()
         await self._closed.wait()
 
     def die(self) -> None:
-        """The process is dead."""
+        """Break all connections: the process has died."""
         self._gateway = None
         for line in self._lines:
             line.cut()

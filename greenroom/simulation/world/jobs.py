@@ -1,5 +1,4 @@
-"""The jobs of a simulated server: those that it was given, where the begins and ends of bodies and the
-messages that bodies take are reported."""
+"""The jobs of a simulated server: wrappers that report when a body starts, ends or takes messages."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ class ReportingRun(Run):
 
 
 class TracedJobs(Jobs):
-    """See the module's text. Jobs that are registered later on are there, too."""
+    """See the module's docstring. Jobs that are registered later are included."""
 
     def __init__(self, jobs: Jobs, listener: Life) -> None:
         super().__init__()
@@ -55,7 +54,8 @@ class TracedJobs(Jobs):
         found = self._given.find_function(name)
         if found is not None and found.in_thread:
             raise Invalid(
-                f"function {name!r} is a plain def and needs a thread, which a simulation hasn't got"
+                f"function {name!r} is a plain def and needs a thread, but a simulation has no threads: "
+                "use async def"
             )
         return found
 
@@ -64,7 +64,7 @@ class TracedJobs(Jobs):
         return self._trace(job)
 
     def declared(self, name: str) -> Job:
-        """A job of either kind, as its author has declared it."""
+        """A registered or internal job, as its author has declared it."""
         return self._taken_in.get(name) or self._given.recall(name)
 
     def __contains__(self, name: object) -> bool:
@@ -75,12 +75,13 @@ class TracedJobs(Jobs):
             return job
         if job.in_thread:
             raise Invalid(
-                f"job {job.name!r} is a plain def and needs a thread, which a simulation hasn't got"
+                f"job {job.name!r} is a plain def and needs a thread, but a simulation has no threads: "
+                "use async def"
             )
         if job.loop == "asyncio":
             raise Invalid(
-                f"job {job.name!r} executes in an asyncio loop, which needs a thread and real time, and a "
-                "simulation has neither: simulate a job on trio that makes the same calls of its run"
+                f"job {job.name!r} executes in an asyncio loop, which needs a thread and real time, but a "
+                "simulation has neither: simulate a trio job that makes the same calls on its run"
             )
         traced = self._traced.get(job)
         if traced is None:

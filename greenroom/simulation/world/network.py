@@ -1,8 +1,8 @@
-"""Connections between simulated machines: streams that are late, come in pieces, stall, and break.
+"""Connections between simulated machines: streams that delay, split, stall and lose data.
 
-A line carries bytes both ways, in order, as TCP does: whoever sends more than fits must wait for the other
-end to read. What is on its way when the line is cut arrives up to some byte, in the middle of whatever that
-byte belongs to. All chance comes from the line's own source.
+A line is one connection. It carries bytes in both directions, in order, as TCP does: a sender that fills the
+buffer waits until the other end reads. If the line is cut, the bytes in flight arrive up to a random byte,
+which can be in the middle of a message. Each line has its own source of random numbers.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from random import Random
 import trio
 
 CAPACITY = 1 << 15
-"""Bytes that may be on their way in one direction."""
+"""The maximum number of bytes in flight in one direction."""
 
 
 class Line:
-    """A connection; `near` and `far` are its ends. `delay` bounds how long what is sent takes, in seconds.
-    `closing` is called when an end is closed that was not told to by a fault of the line."""
+    """A connection; `near` and `far` are its ends. `delay` is the minimum and the maximum of the seconds that
+    data takes. `closing` is called when an end is closed and the line has had no fault."""
 
     def __init__(
         self, random: Random, delay: tuple[float, float] | None, closing: Callable[[], None]
@@ -29,79 +29,80 @@ class Line:
         self.stalls = False
         self.is_cut = False
         self.faultless = True
-        """Whether nothing has happened to it but delays."""
+        """Whether it has had no fault except delays."""
         self.random = random
         self._closing = closing
         self._fuse = math.inf
-        there, back = _Way(self), _Way(self)
-        self._ways = there, back
+        there, back = _Direction(self), _Direction(self)
+        self._directions = there, back
         self.near, self.far = End(self, there, back), End(self, back, there)
 
     @property
     def quiet(self) -> bool:
-        """Whether everything that was sent has been read."""
-        return not (self.stalls or self.is_cut) and all(way.empty for way in self._ways)
+        """Whether all sent data has been read."""
+        return not (self.stalls or self.is_cut) and all(one.empty for one in self._directions)
 
     def stall(self) -> None:
-        """Let nothing through any more, and tell nobody."""
+        """Stop delivering data, without an error at either end."""
         self.stalls = True
         self.faultless = False
 
     def go_on(self) -> None:
-        """Let through what waits."""
+        """Deliver data again after a stall."""
         self.stalls = False
-        self._stir()
+        self._wake()
 
     def cut(self, after: int | None = None) -> None:
-        """Break it: now, with what is on its way arriving in part, or when that many more bytes were sent."""
+        """Break the line: now, so that only a part of the data in flight arrives, or `after` that many more
+        bytes were sent."""
         self.faultless = False
         if after is None:
-            for way in self._ways:
-                way.lose_a_part()
-            self._snap()
+            for one in self._directions:
+                one.lose_a_part()
+            self._break()
         else:
             self._fuse = after
 
     def passed(self, size: int) -> int:
-        """How many of these bytes still pass before it breaks."""
+        """How many of the next `size` bytes pass before the line breaks."""
         passing = int(min(size, self._fuse))
         self._fuse -= passing
         return passing
 
     def sent(self) -> None:
-        """Something was sent: perhaps it was the last that passes."""
+        """Break the line if the last bytes before a planned cut were sent."""
         if self._fuse <= 0:
-            self._snap()
+            self._break()
 
     def closed(self) -> None:
-        """One of the ends has been closed."""
+        """Report that one of the ends was closed."""
         if self.faultless:
             self.faultless = False
             self._closing()
-        self._stir()
+        self._wake()
 
-    def _snap(self) -> None:
+    def _break(self) -> None:
         self.is_cut = True
         self.stalls = False
-        for way in self._ways:
-            way.breaks_off = self.random.random() < 0.5
-        self._stir()
+        for one in self._directions:
+            one.breaks_off = self.random.random() < 0.5
+        self._wake()
 
-    def _stir(self) -> None:
-        for way in self._ways:
-            way.changed.unpark_all()
+    def _wake(self) -> None:
+        for one in self._directions:
+            one.changed.unpark_all()
 
 
-class _Way:
+class _Direction:
     """One direction of a line."""
 
     def __init__(self, line: Line) -> None:
         self.changed = trio.lowlevel.ParkingLot()
         self.ended = False  # the sender has closed its end
-        self.refused = False  # the receiver has
-        self.breaks_off = False  # whether a cut shows as an error, rather than as an end
+        self.refused = False  # the receiver has closed its end
+        self.breaks_off = False  # whether the receiver of a cut line gets an error, instead of the end
         self._line = line
-        self._flying: deque[tuple[float, bytes]] = deque()  # when each arrives
+        self._flying: deque[tuple[float, bytes]] = deque()  # the data in flight, with its time of arrival
         self._size = 0
 
     @property
@@ -109,7 +110,7 @@ class _Way:
         return not self._flying
 
     def lose_a_part(self) -> None:
-        """Of what is on its way only some arrives."""
+        """Drop a random part of the data in flight, from its end."""
         data = b"".join(data for _, data in self._flying)
         data = data[: self._line.random.randint(0, len(data))]
         self._flying = deque([(trio.current_time(), data)] if data else [])
@@ -121,7 +122,9 @@ class _Way:
             if self.ended:
                 raise trio.ClosedResourceError
             if self.refused or self._line.is_cut:
-                raise trio.BrokenResourceError("the line is cut" if self._line.is_cut else "the peer is gone")
+                raise trio.BrokenResourceError(
+                    "connection lost" if self._line.is_cut else "the peer has closed the connection"
+                )
             room = CAPACITY - self._size
             if room <= 0:
                 await self.changed.park()
@@ -149,13 +152,13 @@ class _Way:
                     return self._take(most)
             elif not self._flying and (self.ended or self._line.is_cut):
                 if self.breaks_off and not self.ended:
-                    raise trio.BrokenResourceError("the line is cut")
+                    raise trio.BrokenResourceError("connection lost")
                 return b""
             with trio.move_on_at(arrives):
                 await self.changed.park()
 
     def drop(self) -> None:
-        """Nobody is going to read what is on its way."""
+        """Drop all data in flight: the receiver has closed its end."""
         self._flying.clear()
         self._size = 0
 
@@ -169,7 +172,7 @@ class _Way:
         self.changed.unpark_all()
 
     def _take(self, most: int | None) -> bytes:
-        """Some of what has arrived: often all of what was sent at once, and sometimes a part of it."""
+        """Take arrived data: in most cases all that one call has sent, otherwise a part of it."""
         arrives, data = self._flying.popleft()
         size = len(data) if self._line.random.random() < 0.8 else self._line.random.randint(1, len(data))
         size = min(size, most or size)
@@ -183,7 +186,7 @@ class _Way:
 class End(trio.abc.HalfCloseableStream):
     """One end of a line."""
 
-    def __init__(self, line: Line, out: _Way, in_: _Way) -> None:
+    def __init__(self, line: Line, out: _Direction, in_: _Direction) -> None:
         self._line = line
         self._out = out
         self._in = in_

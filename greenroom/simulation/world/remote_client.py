@@ -1,10 +1,9 @@
-"""A client on another machine: `greenroom.connect`'s, which speaks WebSocket to a server's gateway.
+"""A client on another machine: the client of `greenroom.connect`, over WebSocket to a server's gateway.
 
-The client, the frames and the gateway are the real ones; only the lines between them are simulated, and can
-be made late, stalled and cut through the client's `route`. It goes on when the server is crashed and started
-again, as it does in life. All that it is shown is judged, in the order in which it is shown: that it was
-committed, that nothing was missed, that an answer comes after the events that it tells of, and that what the
-client makes of them is what the engine has.
+The client, the frames and the gateway are real. Only the connections are simulated; the client's `route` can
+delay, stall and cut them. The client reconnects after a crash and a restart of the server. The rules check
+everything that the client receives, in order: each event was committed, none is missing, a reply arrives
+after the events that it reflects, and the client's state is equal to the engine's.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ async def connected(
 
 
 class Route:
-    """The way from a client to a server, whichever line it takes. While it is not `passable`, no new line can
-    be made."""
+    """The network between a client and a server, over all its connections (lines). While `passable` is false,
+    no new connection can be made."""
 
     def __init__(self, world: World, name: str, server: Server, nursery: trio.Nursery) -> None:
         self.passable = True
@@ -73,58 +72,60 @@ class Route:
 
     @property
     def quiet(self) -> bool:
-        """Whether what either side has sent was read by the other."""
+        """Whether each side has read all that the other has sent."""
         return self._line is not None and self._line.quiet
 
     async def open_stream(self) -> trio.abc.Stream:
-        """A new line, for `connect`."""
+        """Open a new line, for `connect`."""
         await trio.lowlevel.checkpoint()
         if not self.passable:
-            raise OSError("there is no way through")
+            raise OSError("network unreachable")
         number = self._lines + 1
         random = self._world.derived("line", self._name, self._server.name, number)
         line = Line(random, self._delay, lambda: self._nursery.start_soon(self._judge_end, number))
         self._server.accept(line)
         self._line, self._lines = line, number
-        self._world.trace.add("life", self._name, f"has line {number} to {self._server.name}")
+        self._world.trace.add("life", self._name, f"opens connection {number} to {self._server.name}")
         return line.near
 
     async def _judge_end(self, line: int) -> None:
-        """One side has closed a line that nothing had happened to."""
+        """Fail if one side has closed a line that had no fault, without a reason."""
         await trio.lowlevel.checkpoint()  # ends here if the client is being cancelled
         if not self._left and self._server.serves and self._server.disk.at_rest:
-            self._world.fail(f"line {line} of {self._name} was given up, and nothing was wrong with it")
+            self._world.fail(f"connection {line} of {self._name} was closed although it had no fault")
 
     def leave(self) -> None:
-        """The client is about to go."""
+        """Allow the client to close its line: it is about to end."""
         self._left = True
 
     def cut(self, after: int | None = None) -> None:
-        """Cut the line: now, in the midst of what is on its way; or when so many more bytes were sent."""
+        """Cut the line: now, so that only a part of the data in flight arrives, or `after` that many more
+        bytes were sent."""
         if self._line is not None and not self._line.is_cut:
-            self._world.fault(self._name, "is cut off" + (f" in {after} bytes" if after is not None else ""))
+            at = f" after {after} more bytes" if after is not None else ""
+            self._world.fault(self._name, f"loses its connection{at}")
             self._line.cut(after)
 
     def stall(self) -> None:
-        """Let nothing through on the line, until `go_on`."""
+        """Deliver no data on the line, in either direction, until `go_on`."""
         if self._line is not None and not self._line.is_cut:
-            self._world.fault(self._name, "hears nothing, and is not heard")
+            self._world.fault(self._name, "its connection stalls")
             self._line.stall()
 
     def set_delay(self, delay: tuple[float, float] | None) -> None:
-        """From now on what is sent takes so many seconds, on this line and on the next."""
+        """Delay all data sent from now on, on this line and on later ones: minimum and maximum seconds."""
         self._delay = delay
         if self._line is not None:
             self._line.delay = delay
 
     def go_on(self) -> None:
-        """Let through what waits."""
+        """Deliver data again after a stall."""
         if self._line is not None:
             self._line.go_on()
 
 
 class RemoteClient(Client):
-    """See the module's text. The methods are traced as those of any client of the simulation."""
+    """See the module's docstring. The trace records its calls, as those of `Client`."""
 
     def __init__(
         self,
@@ -173,7 +174,7 @@ class RemoteClient(Client):
     def events(
         self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None
     ) -> AsyncIterator[Event | Snapshot]:
-        """See `greenroom.Client.events`. What they show is judged."""
+        """See `greenroom.Client.events`. The rules check each item."""
         start = self.state.seq if after is None else after
         return _Shown(self, self._client.events(start, filter), start, _filter(filter))
 
@@ -184,10 +185,10 @@ class RemoteClient(Client):
         return value
 
     async def command(self, name: str, *arguments: Any, **options: Any) -> Any:
-        return await self.ask(name, *arguments, **options)  # the gateway says who it is
+        return await self.ask(name, *arguments, **options)  # without `by`, which the gateway adds
 
     def _check_was_shown(self, name: str, value: object) -> None:
-        """Read your writes: what an answer tells of has been shown before."""
+        """Check read-your-writes: the client received the events that a reply reflects before the reply."""
         runs = self.server.rules.model.runs
         seq = 0
         if isinstance(value, ClientTicket) and value.id in runs:
@@ -195,17 +196,19 @@ class RemoteClient(Client):
         elif isinstance(value, RunRecord) and value.id in runs:
             seq = next((at for at, status in runs[value.id].statuses if status is value.status), 0)
         if seq > self.state.seq:
-            shown = f"it was shown event {seq}, and has come to {self.state.seq}"
-            self._world.fail(f"{self.name} was answered {name} before {shown}")
+            self._world.fail(
+                f"{self.name} received the reply to {name} before event {seq}: it is at {self.state.seq}"
+            )
 
     async def watch(self) -> None:
-        """Judge everything that it is shown, until cancelled."""
+        """Check all events that the client receives, until cancelled."""
         self._judge(self.server.rules.observations.shown_snapshot, self.state.snapshot(), self.filter)
         async for _ in self.events():
             pass
 
     def end_instant(self) -> None:
-        """Everything rests: unless something is in its way, it has what the engine has."""
+        """Check that the client has the engine's state: no task is runnable. Skipped while the connection or
+        the disk has a fault."""
         server, model = self.server, self.server.rules.model
         if not (
             self.follows and self.connected and self.route.quiet and server.serves and server.disk.at_rest
@@ -215,12 +218,12 @@ class RemoteClient(Client):
             return
         self._judged = self.state.seq, model.seq
         if self.filter is None and self.state.seq != model.seq:
-            self._world.fail(f"{self.name} rests at {self.state.seq}, but the engine has come to {model.seq}")
+            self._world.fail(f"{self.name} stays at event {self.state.seq}, but the engine is at {model.seq}")
         snapshot = replace(self.state.snapshot(), seq=model.seq)
         self._judge(server.rules.observations.shown_snapshot, snapshot, self.filter)
 
     def shown(self, item: Event | Snapshot, after: int, filter: Filter | None) -> None:
-        """Judge what it was shown after another seq."""
+        """Check an item that the client received, and that it is the next one `after` a seq."""
         observations = self.server.rules.observations
         if isinstance(item, Snapshot):
             self._judge(observations.shown_snapshot, item, self.filter)
@@ -232,7 +235,7 @@ class RemoteClient(Client):
 
 
 class _Shown:
-    """Events that a client iterates over, each judged."""
+    """The events that a client iterates over, each checked by the rules."""
 
     def __init__(
         self,

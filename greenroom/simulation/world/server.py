@@ -1,8 +1,7 @@
-"""A server in a simulation: a process with an engine in it that can be started, stopped and crashed, any
-number of times, on one disk.
+"""A simulated server: a process with an engine, which can be started, stopped and crashed repeatedly.
 
-A crash comes at any moment and spares nothing: everything that the engine and its bodies were doing ends
-where it stands, and what of it still unwinds reaches neither the disk nor anybody.
+Its disk outlives the process. A crash can happen at any moment. All tasks of the engine and its bodies end at
+the point that they have reached. Code that still unwinds reaches neither the disk nor any client.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ...actors.run.api import Run
 from ...gateway import GatewayConfig
 from ...persistence.store import Stored
 from ...protocol.errors import GreenroomError, Unavailable
-from .crash import bury, cut_off, is_interrupt
+from .crash import cut_off, is_interrupt, reap
 from .disk import SimulatedDisk
 from .gateway import Listener, listening
 from .jobs import TracedJobs
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 
 
 class Server:
-    """See the module's text. `options` are those of `open_engine`; with the configuration of a `gateway` it
-    has one, too."""
+    """See the module's docstring. `options` are those of `open_engine`; with a `gateway` configuration the
+    server has a gateway, too."""
 
     def __init__(
         self,
@@ -51,31 +50,32 @@ class Server:
         self.options = options
         self.rules = disk.rules
         self.failure: BaseException | None = None
-        """What stopped the engine by itself, in its last life."""
+        """The error with which the engine stopped in its last life, if it did."""
         self._world = world
         self._life: Life | None = None
         self.lives = 0
 
     @property
     def starting(self) -> bool:
-        """Whether somebody has started it, and it isn't up yet."""
+        """Whether it was started and is not up yet."""
         return self._life is not None and not (self._life.running or self._life.ending)
 
     @property
     def running(self) -> bool:
-        """Whether there is an engine that takes commands."""
+        """Whether its engine accepts commands."""
         return self._life is not None and self._life.engine is not None
 
     @property
     def engine(self) -> Engine:
-        """The engine; `Unavailable` while there is none. Clients are made by `World.client`."""
+        """The engine. Raises `Unavailable` while the server is down. To call it as a client, use
+        `World.client`."""
         if self._life is None or self._life.engine is None:
             raise Unavailable(f"{self.name} is down")
         return self._life.engine
 
     @property
     def cut_off(self) -> bool:
-        """Whether its process, as long as that lives, can't reach the disk. It may be set."""
+        """Whether its present process is cut off from the disk. Assign to it to cut the process off."""
         return self._life in self.disk.cut_off
 
     @cut_off.setter
@@ -87,22 +87,25 @@ class Server:
 
     @property
     def serves(self) -> bool:
-        """Whether its gateway lets clients in."""
+        """Whether its gateway accepts clients."""
         listener = None if self._life is None else self._life.listener
         return listener is not None and listener.serves
 
     def accept(self, line: Line) -> None:
-        """Somebody wants to talk to the gateway. Raises `ConnectionRefusedError`."""
+        """Accept a client's connection to the gateway. Raises `ConnectionRefusedError`."""
         listener = None if self._life is None else self._life.listener
         if listener is None:
             raise ConnectionRefusedError(f"{self.name} is down")
         listener.accept(line)
 
     async def start(self, **options: Any) -> None:
-        """Start the engine, on whatever the disk holds; `options` change those it was made with. Raises
-        what opening it raises, and `Unavailable` if it dies before it is up."""
+        """Start the engine on what the disk contains, and return when it is up.
+
+        `options` override those of `World.serve`, also for later starts. Raises any error of `open_engine`,
+        and `Unavailable` if the process dies before the engine is up.
+        """
         if self._life is not None and not self._life.ending:
-            raise RuntimeError(f"{self.name} is running: stop it, or crash it, before you start it again")
+            raise RuntimeError(f"{self.name} is running: stop or crash it before you start it again")
         await self.ended()
         self.options |= options
         self.failure = None
@@ -111,39 +114,39 @@ class Server:
         self._world.begin(life)
         await life.begun.wait()
         if not life.running:
-            raise self.failure or Unavailable(f"{self.name} has died while it was starting")
+            raise self.failure or Unavailable(f"{self.name} died while it was starting")
 
     async def stop(self, *, at_once: bool = False) -> None:
-        """Leave the engine in order, and wait until it has ended. `at_once` cancels whoever holds it open, so
-        that what executes gets no more time."""
+        """Shut the engine down, and wait until it has ended. With `at_once`, the task that keeps it open is
+        cancelled, so that executing runs get no time to finish."""
         if self._life is not None:
             self._life.leave(at_once)
         await self.ended()
 
     async def crash(self) -> None:
-        """Kill the process, and wait until nothing of it is left."""
+        """Kill the process, and wait until all its tasks have ended."""
         self.kill("killed")
         await self.ended()
 
     def kill(self, why: str) -> None:
-        """The same, from within: the process dies here and now, and whoever calls this must go no further."""
+        """Kill the process immediately, without waiting. A caller inside the process must not continue."""
         if self._life is not None:
             self._life.die(why)
 
     def end_instant(self, now: float) -> None:
-        """For the rules: everything has had its effect."""
+        """Check the rules: no task is runnable."""
         if self._life is not None and not self._life.has_disk:
             return
         self._show_files(at_rest=False)
         self.judge(self.rules.end_instant, now)
 
     def ends(self) -> None:
-        """For the rules: the engine has been left in order."""
+        """Check the rules: the engine has shut down."""
         self._show_files(at_rest=True)
         self.judge(self.rules.stopped)
 
     def judge(self, look: Callable[..., object], *arguments: Any, **options: Any) -> None:
-        """Have the rules look at something; see `World.judge`."""
+        """Call a method of the rules; see `World.judge`."""
         self._world.judge(self.rules, look, *arguments, **options)
 
     def _show_files(self, *, at_rest: bool) -> None:
@@ -154,13 +157,14 @@ class Server:
             self.judge(self.rules.observations.files, parts, files, at_rest=at_rest, undeleted=disk.undeleted)
 
     async def ended(self) -> None:
-        """Wait until the engine has ended, for whatever reason."""
+        """Wait until the engine has ended, for any reason."""
         if self._life is not None:
             await self._life.gone.wait()
 
     @contextmanager
     def connection(self) -> Iterator[Engine]:
-        """The engine, for as long as it lives; what is awaited when it dies ends with `Unavailable`."""
+        """The engine, while the block lasts. If the process dies meanwhile, the block is cancelled and raises
+        `Unavailable`."""
         engine, life = self.engine, self._life
         assert life is not None
         with trio.CancelScope() as scope:
@@ -171,15 +175,17 @@ class Server:
             finally:
                 del life.connections[scope]
         if scope.cancelled_caught:
-            raise Unavailable(f"{self.name} has died; nobody knows whether it has done what it was asked")
+            raise Unavailable(
+                f"{self.name} died during the call: the command may or may not have been executed"
+            )
 
     def say(self, what: str) -> None:
-        """For the trace: something has happened to this server."""
+        """Add an entry about this server to the trace."""
         self._world.trace.add("life", self.name, what)
 
 
 class Life:
-    """One life of a server: from the start of its process until nothing of it is left."""
+    """One life of a server: from the start of its process until all its tasks have ended."""
 
     def __init__(self, server: Server, world: World, number: int) -> None:
         self.number = number
@@ -204,16 +210,16 @@ class Life:
 
     @property
     def has_disk(self) -> bool:
-        """Whether no other engine has taken the disk since."""
+        """Whether no other engine has taken over the disk."""
         return self._server.disk.is_of(self)
 
     @property
     def ending(self) -> bool:
-        """Whether it has ended, or is about to."""
+        """Whether it has ended, or is stopping."""
         return self.dead or self._leaving.is_set()
 
     async def run(self) -> None:
-        """The process."""
+        """Run the process."""
         self._task = trio.lowlevel.current_task()
         try:
             with self._scope:
@@ -256,12 +262,13 @@ class Life:
             server.say("is up")
             self.begun.set()
             await self._leaving.wait()
-            if self.listener is not None and self.number % 2:  # else it is closed when the engine has ended
+            # In every second life the gateway closes before the engine, in the others after it.
+            if self.listener is not None and self.number % 2:
                 await self.listener.close()
             server.judge(server.rules.leaving)
 
     def leave(self, at_once: bool) -> None:
-        """The engine is left in order."""
+        """Shut the engine down; see `Server.stop`."""
         if not self._leaving.is_set() and not self.dead:
             self._server.say("is being cancelled" if at_once else "is being stopped")
             self._leaving.set()
@@ -270,7 +277,7 @@ class Life:
             self._holding_open.cancel()
 
     def die(self, why: str) -> None:
-        """The process dies here and now."""
+        """Kill the process immediately; see `Server.kill`."""
         if self.dead:
             return
         self.dead = True
@@ -283,32 +290,32 @@ class Life:
         if self.listener is not None:
             self.listener.die()
             self.listener = None
-        if self._task is not None:  # it has begun
+        if self._task is not None:  # the process has started
             cut_off(self._task, self._scope)
-            self._world.spawn(partial(bury, self._task, self._scope))
+            self._world.spawn(partial(reap, self._task, self._scope))
 
     def opened(self, stored: Stored) -> None:
-        """The engine has opened its store."""
+        """Check what the engine read when it opened its store."""
         server, options = self._server, self._server.options
         limits = options.get("max_concurrent"), options.get("lanes") or {}
         server.judge(server.rules.opened, stored, self._jobs.declared, *limits)
 
     def body_begins(self, run: Run) -> None:
-        """A body takes its first step."""
+        """Record that a body starts."""
         if not self.dead:
-            self._world.trace.add("body", run.id, f"attempt {run.attempt} begins")
+            self._world.trace.add("body", run.id, f"attempt {run.attempt} starts")
             self._world.check(
-                self.has_disk, f"a body of {run.id} begins, though another engine has the store"
+                self.has_disk, f"a body of run {run.id} starts although another engine has the store"
             )
             self._server.judge(self._server.rules.observations.begins, run)
 
     def body_takes(self, run: Run, messages: Sequence[Any], *, all_: bool) -> None:
-        """A body has taken messages; with `all_`, those were all that waited."""
+        """Record that a body has taken messages; with `all_`, it requested all waiting messages."""
         if not self.dead and self.has_disk:
             self._server.judge(self._server.rules.observations.took, run.id, messages, all_=all_)
 
     def body_ends(self, run: Run, how: str) -> None:
-        """A body has taken its last step."""
+        """Record that a body has ended."""
         if not self.dead:
             self._world.trace.add("body", run.id, f"attempt {run.attempt} {how}")
             if not self.has_disk:
@@ -317,12 +324,12 @@ class Life:
 
     def _ends_with(self, error: BaseException) -> None:
         if self.dead:
-            return  # whatever comes out of a dead process
+            return  # the process is dead: this error has no effect
         server = self._server
         server.failure = error
         server.say(f"ends with {type(error).__name__}: {error}")
         if not self.has_disk:
-            return  # another engine has taken it, as the error says, and is the one that is judged
+            return  # another engine has taken over the disk; the rules check that engine
         server.judge(server.rules.crashed)
         disk_is_to_blame = isinstance(error, GreenroomError) and server.disk.injured
         if self.begun.is_set() and isinstance(error, Exception) and not disk_is_to_blame:

@@ -1,7 +1,7 @@
-"""A trace as a story for people: who asked for what, who told whom, what was committed, and what failed.
+"""The story of a simulation: its trace in a readable form, with one line for each entry.
 
-Runs are named `run 1`, `run 2` in the order in which they appear, events are told in words, and what is long
-is cut. The trace's own text holds everything.
+Runs are named `run 1`, `run 2` in the order of their appearance, events are described in words, and long
+lines are cut. `Trace.text` is the complete form.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ...protocol.events import (
 from ...protocol.records import RunRecord, Snapshot
 
 if TYPE_CHECKING:
-    from .trace import Answer, Command, Entry, Told
+    from .trace import Answer, Command, Entry, Message
 
 _LONGEST = 160
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -45,17 +45,17 @@ _ACTORS = ("supervisor", "run", "journal", "body")
 
 
 class Storyteller:
-    """Remembers which name each run has been given."""
+    """Writes stories. It gives each run a short name, and keeps the names between calls."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def tell(self, entries: Iterable[Entry]) -> str:
-        """The story of these entries, a line for each."""
+        """The story of these entries, one line for each."""
         return "".join(f"{entry.at:10.3f}  {self._line(entry)}\n" for entry in entries)
 
     def named(self, text: str) -> str:
-        """A text with the names of runs in place of their ids."""
+        """Replace the ids of runs in a text by their short names."""
         text = text.replace("run run", "run")
         return _ID.sub(self._name, text).replace("run run ", "run ")
 
@@ -68,9 +68,9 @@ class Storyteller:
             case "step":
                 return f"---- {what}"
             case "command":
-                return self._cut(f"{who} asks #{what.number}: {_call(what)}")
+                return self._cut(f"{who} calls #{what.number}: {_call(what)}")
             case "reply":
-                return self._cut(f"{who} is answered #{what.number}: {_answer(what)}")
+                return self._cut(f"{who} receives #{what.number}: {_answer(what)}")
             case "message":
                 return self._cut(f"    {_message(who, what)}")
             case "event":
@@ -97,26 +97,26 @@ def _event(event: Event) -> str:
             changed = {name: getattr(event, name) for name in flags}
             return f"{_about(event)}: {_options({k: v for k, v in changed.items() if v is not None})}"
         case RunProgress():
-            return f"{_about(event)}: attempt {event.attempt} has come to {event.done} of {event.total}"
+            return f"{_about(event)}: attempt {event.attempt} has progress {event.done} of {event.total}"
         case RunLog():
-            return f"{_about(event)}: attempt {event.attempt} says {event.text!r}"
+            return f"{_about(event)}: attempt {event.attempt} logs {event.text!r}"
         case RunWaiting():
-            behind = ", ".join(event.blockers) or "nobody"
-            return f"{_about(event)}: has waited {event.waited:g} s, behind {behind}"
+            blockers = ", ".join(event.blockers) or "no run"
+            return f"{_about(event)}: has waited {event.waited:g} s, blocked by {blockers}"
         case RunMessage():
-            return f"{_about(event)}: gets the message {_json(event.message)}"
+            return f"{_about(event)}: receives the message {_json(event.message)}"
         case InterruptOpened():
-            return f"{_about(event)}: asks {event.interrupt} under key {event.key!r}"
+            return f"{_about(event)}: opens interrupt {event.interrupt} with key {event.key!r}"
         case InterruptClosed():
-            return f"{_about(event)}: {event.interrupt} is {event.outcome}: {_json(event.answer)}"
+            return f"{_about(event)}: interrupt {event.interrupt} is {event.outcome}: {_json(event.answer)}"
         case RunSignal():
-            return f"{_about(event)}: gets {_json(event.value)} under {event.key!r}"
+            return f"{_about(event)}: receives the signal {event.key!r}: {_json(event.value)}"
         case NodeStarted():
-            return f"{_about(event)}: node {event.node} has begun, visit {event.visit}"
+            return f"{_about(event)}: node {event.node} has started, visit {event.visit}"
         case NodeRan():
             return _node_run(event)
         case FlowChanged(version=None):
-            return f"flow {event.name} is made"
+            return f"flow {event.name} is created"
         case FlowChanged():
             return f"flow {event.name} has version {event.version}, {event.status}"
         case NodeWorkerChanged():
@@ -126,10 +126,10 @@ def _event(event: Event) -> str:
         case HandleChanged(freed=None):
             return f"handle {event.handle} has the draft {_json(event.params)}"
         case HandleChanged():
-            return f"handle {event.handle} is freed from the body of run {event.freed}"
+            return f"handle {event.handle} is released from the body of run {event.freed}"
         case EngineChanged():
-            draining = ", and drains" if event.draining else ""
-            return f"the engine takes {event.max_concurrent} at once{draining}"
+            draining = ", and is draining" if event.draining else ""
+            return f"the engine has limit {event.max_concurrent}{draining}"
 
 
 def _transition(event: RunStateChanged) -> str:
@@ -141,7 +141,7 @@ def _transition(event: RunStateChanged) -> str:
     more += [f"reason {event.reason}"] if event.reason is not None else []
     more += [f"result {_json(event.result)}"] if event.result is not None else []
     more += [f"error {event.error!r}"] if event.error is not None else []
-    more += ["its body holds its handle still"] if event.holds_handle else []
+    more += ["its body keeps its handle"] if event.holds_handle else []
     return f"{run}: {event.from_} -> {event.to}" + (f" ({', '.join(more)})" if more else "")
 
 
@@ -149,7 +149,7 @@ def _node_run(event: NodeRan) -> str:
     branch = f" branch {event.branch}" if event.branch is not None else ""
     worker = f" at {event.worker}" if event.worker is not None else ""
     more = [event.status, *([f"action {event.action}"] if event.action is not None else [])]
-    more += [f"try {event.attempt}"] if event.attempt > 1 else []
+    more += [f"attempt {event.attempt}"] if event.attempt > 1 else []
     more += [event.error] if event.error is not None else []
     return f"{_about(event)}: node {event.node}{branch} has run{worker}: {', '.join(more)}"
 
@@ -177,16 +177,16 @@ def _answer(answer: Answer) -> str:
     if isinstance(value, Snapshot):
         return f"the snapshot at {value.seq}"
     if isinstance(value, Ticket | ClientTicket):
-        return f"{value.id}{', which it joins' if value.joined else ''}"
+        return f"{value.id}{' (joined)' if value.joined else ''}"
     return _json(value)
 
 
-def _message(to: str, told: Told) -> str:
-    teller = told.by.strip()
-    if teller.partition(" ")[0] not in _ACTORS:
-        teller = "the engine" if ".actors." in teller else "a caller"
-    about = f" about run {told.run}" if told.run is not None and told.run not in to else ""
-    return f"{teller} -> {to}: {told.message}{about}"
+def _message(to: str, sent: Message) -> str:
+    sender = sent.by.strip()
+    if sender.partition(" ")[0] not in _ACTORS:
+        sender = "the engine" if ".actors." in sender else "a caller"
+    about = f" about run {sent.run}" if sent.run is not None and sent.run not in to else ""
+    return f"{sender} -> {to}: {sent.message}{about}"
 
 
 def _json(value: Any) -> str:

@@ -1,9 +1,11 @@
-"""What happened in a simulation, in order: commands and replies, events as they were committed, messages
-between actors, faults, lives of servers and bodies.
+"""The trace of a simulation: everything that happened, in order.
 
-An entry keeps objects and costs next to nothing; text is made when somebody asks for it. The text holds
-nothing that differs from one process to the next (addresses, hashes, real time), so a seed's trace is the
-same everywhere, byte for byte.
+Entries are commands and replies, committed events, messages between actors, faults, and the starts and ends
+of servers and bodies.
+
+An entry keeps objects, so recording it is cheap; text is made on demand. The text contains nothing that
+differs between processes (addresses, hashes, real time), so the trace of a seed is the same everywhere, byte
+for byte.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ Kind = Literal["step", "command", "reply", "event", "message", "body", "life", "
 
 
 class Entry(NamedTuple):
-    """One thing that happened: when (simulated seconds since the beginning), to or by whom, and what."""
+    """One entry: its time (simulated seconds since the start), its subject, and what happened."""
 
     at: float
     kind: Kind
@@ -42,14 +44,14 @@ class Command(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came of a command: a value, or an error that was raised."""
+    """The result of a command: a value, or the error that was raised."""
 
     number: int
     value: Any
 
 
-class Told(NamedTuple):
-    """A message that an actor was told, by the task `by`."""
+class Message(NamedTuple):
+    """A message to an actor, sent by the task `by`."""
 
     by: str
     message: str
@@ -57,7 +59,7 @@ class Told(NamedTuple):
 
 
 class Trace:
-    """The entries so far."""
+    """The entries of one simulation."""
 
     def __init__(self, clock: SimulatedClock) -> None:
         self.entries: list[Entry] = []
@@ -66,34 +68,34 @@ class Trace:
         self.commands = 0
 
     def add(self, kind: Kind, who: str, what: Any) -> None:
-        """Something has happened just now."""
+        """Add an entry at the present time."""
         if not self._ended:
             self.entries.append(Entry(self._clock.now, kind, who, what))
 
     def end(self, text: str) -> None:
-        """This is the last entry: what happens while everything is cleared away belongs to nothing."""
+        """Add the last entry. Anything that happens during the cleanup is not recorded."""
         self.add("fault", "", text)
         self._ended = True
 
     def command(self, client: str, name: str, arguments: Any) -> int:
-        """A client calls the engine; returns the number that the answer will have."""
+        """Record a client's call of the engine; returns its number, which the reply repeats."""
         self.commands += 1
         self.add("command", client, Command(self.commands, name, _json(arguments)))
         return self.commands
 
     def message(self, kind: str, name: str, message: object) -> None:
-        """The observer of what actors are told (`actors/actor.py`)."""
-        teller = trio.lowlevel.current_task().name.strip()
+        """Record a message to an actor: the observer in `actors/actor.py`."""
+        sender = trio.lowlevel.current_task().name.strip()
         run = getattr(message, "run", None)
-        told = Told(teller, type(message).__name__, run if isinstance(run, str) else None)
-        self.add("message", f"{kind} {name}" if name else kind, told)
+        sent = Message(sender, type(message).__name__, run if isinstance(run, str) else None)
+        self.add("message", f"{kind} {name}" if name else kind, sent)
 
     def text(self, *, messages: bool = False) -> str:
-        """One line for each entry, if wanted also for the messages between actors."""
+        """One line for each entry; with `messages`, also for the messages between actors."""
         return "".join(f"{line(entry)}\n" for entry in self.entries if messages or entry.kind != "message")
 
     def story(self) -> str:
-        """All of it in words, with the messages between actors; what is long is cut."""
+        """The whole trace in a readable form, with the messages between actors. Long lines are cut."""
         return Storyteller().tell(self.entries)
 
     def events(self) -> Iterator[Event]:
@@ -133,8 +135,8 @@ def _shown(value: Any) -> str:
     return _json(value).decode()
 
 
-def _stand_in(value: Any) -> str:
+def _placeholder(value: Any) -> str:
     return f"<{getattr(value, '__qualname__', None) or type(value).__qualname__}>"
 
 
-_json = msgspec.json.Encoder(enc_hook=_stand_in, order="deterministic").encode
+_json = msgspec.json.Encoder(enc_hook=_placeholder, order="deterministic").encode

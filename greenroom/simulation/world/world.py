@@ -1,8 +1,8 @@
-"""A world: all that a scenario is given, and the watch over it.
+"""The world of a simulation: everything that a scenario uses, and the checks of the rules.
 
-A scenario is an async function of a world. It serves jobs, talks to the servers as clients, goes through its
-steps, crashes and restarts what it likes. Whatever breaks a rule meanwhile ends it at once, with the rule's
-words as the reason.
+A scenario is an async function that receives a world. It serves jobs, calls the servers as clients, takes its
+steps, and crashes and restarts servers. If a rule is broken, the simulation ends immediately, with the rule's
+text as the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..scenarios.flows.calls import Work
 from ..scenarios.flows.network import Network
 from ..scenarios.flows.workers import Worker
 from .client import Client
-from .crash import bury, cut_off, is_interrupt
+from .crash import cut_off, is_interrupt, reap
 from .disk import SimulatedDisk
 from .disk_backend import Backend, MemoryBackend, SqliteBackend
 from .remote_client import RemoteClient, connected
@@ -42,15 +42,15 @@ Invariant = Callable[[], object]
 I = TypeVar("I", bound=Invariant)  # noqa: E741
 
 BEGINNING = 1_000_000_000.0
-"""The Unix time at which every world begins."""
+"""The Unix time at which every world starts."""
 
 
 class RuleBroken(AssertionError):
-    """A rule or an invariant does not hold; the simulation has ended with it."""
+    """A rule or an invariant is not satisfied; the simulation ends with this error."""
 
 
 class WallClock:
-    """The time of day in a world. Unlike the time that passes, it can jump."""
+    """The time of day in a world. It can jump, in contrast to trio's clock."""
 
     def __init__(self) -> None:
         self._offset = BEGINNING
@@ -59,14 +59,14 @@ class WallClock:
         return trio.current_time() + self._offset
 
     def jump(self, seconds: float) -> None:
-        """Set the clocks on the walls forward, or back."""
+        """Set the time of day forward, or back (negative seconds)."""
         self._offset += seconds
 
 
 @attrs.frozen
 class Step:
-    """One step of a scenario. Its `random` depends on the seed and its number only, so other steps can be
-    left out without changing this one."""
+    """One step of a scenario. Its `random` depends only on the seed and the step's number, so leaving out
+    other steps does not change it."""
 
     number: int
     random: Random
@@ -74,7 +74,7 @@ class Step:
 
 @attrs.define
 class Figures:
-    """How much has happened."""
+    """Counts of what happened in a simulation."""
 
     steps: int = 0
     commands: int = 0
@@ -88,7 +88,7 @@ class Figures:
 
 
 class World:
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class World:
     ) -> None:
         self.seed = seed
         self.random = derived(seed, "scenario")
-        """Randomness for what is no step: it changes when steps are left out."""
+        """Random numbers for use outside of steps: they change when steps are left out."""
         self.clock = WallClock()
         self.figures = Figures()
         self.failure: tuple[str, BaseException | None] | None = None
@@ -112,8 +112,8 @@ class World:
         self.ticking = SimulatedClock(self._end_instant, self._stuck)
         self.trace = Trace(self.ticking)
         self.chooser: SeededChooser | None = None
-        """Begins a chapter with each step, so that what is chosen in it hardly changes when steps before it
-        are left out."""
+        """Starts a chapter with each step, so that the choices in a step change little when earlier steps are
+        left out."""
         self._scenario = scenario
         self._steps = steps
         self._keep = None if keep is None else frozenset(keep)
@@ -136,9 +136,12 @@ class World:
         gateway: GatewayConfig | None = None,
         **options: Any,
     ) -> Server:
-        """A server with an engine for these jobs, which is up. `options` are those of `open_engine`. Without
-        a disk of another server it gets a new one; with the configuration of a `gateway` it has one, for
-        those who `connect`."""
+        """Start a server with an engine for these jobs, and return when it is up.
+
+        `options` are those of `open_engine`. The server gets a new disk, unless `disk` is passed (a
+        `leased_disk`, or the disk of another server). With a `gateway` configuration it has a gateway, which
+        `connect` requires.
+        """
         name = name or ("server" if not self.servers else f"server {len(self.servers) + 1}")
         server = Server(self, name, jobs, disk or self._make_disk(name), gateway, options)
         self.servers.append(server)
@@ -146,7 +149,7 @@ class World:
         return server
 
     def client(self, name: str, server: Server | None = None) -> Client:
-        """Somebody who calls a server: the only one, if none is named."""
+        """A client that calls an engine directly. `server` can be omitted if there is only one."""
         if server is None:
             [server] = self.servers
         return Client(name, server, self.trace)
@@ -154,8 +157,8 @@ class World:
     def connect(
         self, name: str, server: Server | None = None, **options: Any
     ) -> AbstractAsyncContextManager[RemoteClient]:
-        """Somebody far away: `greenroom.connect`'s client, over lines to the gateway of a server, for as long
-        as the block lasts. `options` are those of `connect`."""
+        """A client on another machine, for as long as the block lasts: the client of `greenroom.connect`,
+        over a simulated network to the gateway of a server. `options` are those of `greenroom.connect`."""
         if server is None:
             [server] = self.servers
         return connected(self, name, server, options)
@@ -169,8 +172,8 @@ class World:
         kind: Literal["http", "queue"] = "http",
         work: Work | None = None,
     ) -> Worker:
-        """A worker that lives, and does these services for the nodes of flows. Where only their names are
-        given, `work` does all of them."""
+        """Start a worker that executes these services for the nodes of flows. If `services` contains only
+        names, `work` executes all of them."""
         if server is None:
             [server] = self.servers
         worker = Worker(self, id, services, server, kind, work)
@@ -179,11 +182,11 @@ class World:
         return worker
 
     def steps(self, count: int) -> AsyncIterator[Step]:
-        """The steps of the scenario, so many unless whoever simulates wants another number."""
+        """The steps of the scenario: `count` of them, unless `simulate` was called with another number."""
         return _Steps(self, count if self._steps is None else self._steps)
 
     def next_step(self) -> Step | None:
-        """The next one; `None` for one that is left out."""
+        """The next step, or `None` if it is left out."""
         self._step += 1
         if self._keep is not None and self._step not in self._keep:
             return None
@@ -194,29 +197,29 @@ class World:
         return Step(self._step, derived(self.seed, "step", self._step))
 
     def derived(self, *names: object) -> Random:
-        """A source of randomness of its own for a name."""
+        """A separate source of random numbers for a name."""
         return derived(self.seed, *names)
 
     def note(self, text: str) -> None:
-        """Put a remark into the trace."""
+        """Add a note to the trace."""
         self.trace.add("note", "note", text)
 
     def check(self, condition: object, text: str) -> None:
-        """Fail with this text unless the condition holds."""
+        """Fail the simulation with this text unless the condition is true."""
         if not condition:
             self.fail(text)
             raise RuleBroken(text)
 
     def invariant(self, function: I) -> I:
-        """Have something checked whenever everything has come to rest: that it returns neither False nor a
-        text that says what is wrong, and raises nothing."""
+        """Check a function whenever no task is runnable. It fails the simulation if it returns False or a
+        text (which describes the problem), or if it raises."""
         self._invariants.append((getattr(function, "__name__", repr(function)), function))
         return function
 
     # For the parts of the world.
 
     def fail(self, text: str, cause: BaseException | None = None) -> None:
-        """A rule is broken: everything ends. Only the first failure counts."""
+        """End the simulation because a rule is broken. Only the first failure counts."""
         if self.failure is not None:
             return
         self.failure = (text, cause)
@@ -224,40 +227,40 @@ class World:
         self._end_everything()
 
     def interrupt(self) -> None:
-        """Somebody has pressed Ctrl-C: everything ends."""
+        """End the simulation after Ctrl-C."""
         if not self.interrupted:
             self.interrupted = True
             self._end_everything()
 
     def judge(self, rules: Rules, look: Callable[..., object], *arguments: Any, **options: Any) -> None:
-        """Have rules look at something; the simulation fails if they find fault with it."""
+        """Call a method of the rules; the simulation fails if they report a fault."""
         try:
             look(*arguments, **options)
         except Exception as error:
-            self.fail(f"the rules stumble: {type(error).__name__}: {error}", error)
+            self.fail(f"a check of the rules raised {type(error).__name__}: {error}", error)
         if rules.faults:
             self.fail(rules.faults[0])
 
     def fault(self, who: str, what: str) -> None:
-        """Something goes wrong, as it was told to."""
+        """Count an injected fault, and add it to the trace."""
         self.figures.faults += 1
         self.trace.add("fault", who, what)
 
     def touched(self, text: str) -> None:
-        """Code under test has left the simulation."""
+        """Fail because code under test used the real world; see `guard`."""
         self.fail(f"the real world was touched: {text}")
 
     def begin(self, life: Life) -> None:
-        """A server's process begins."""
+        """Start a server's process."""
         self.figures.lives += 1
         self.spawn(life.run)
 
     def spawn(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Start something that outlives whoever wants it."""
+        """Start a task that can outlive its caller."""
         self._nursery.start_soon(function)
 
     async def run(self) -> None:
-        """Play the scenario, and let everything end."""
+        """Play the scenario, and wait until all tasks have ended."""
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._play)
             try:
@@ -299,10 +302,10 @@ class World:
         self._kill_all()
         if self._task is not None:
             cut_off(self._task, self._scope)
-            self.spawn(partial(bury, self._task, self._scope))
+            self.spawn(partial(reap, self._task, self._scope))
 
     def leased_disk(self, name: str = "disk", ttl: float = 15.0) -> SimulatedDisk:
-        """A disk for `serve`, on which an engine holds a lease that it can lose."""
+        """A disk for `serve` on which the engine's lease can expire."""
         return self._make_disk(name, ttl)
 
     def _make_disk(self, name: str, lease_ttl: float = math.inf) -> SimulatedDisk:
@@ -321,7 +324,7 @@ class World:
         return SimulatedDisk(backend, self.derived("disk", name), rules, committed, partial(self.fault, name))
 
     def _end_instant(self) -> None:
-        """Everything rests."""
+        """Check the rules and the invariants: no task is runnable."""
         for server in self.servers:
             if server.disk.at_rest and server.running:
                 server.end_instant(self.ticking.now)
@@ -337,11 +340,11 @@ class World:
                     self.fail(f"{name} does not hold" if found is False else f"{name}: {found}")
 
     def _stuck(self, why: str) -> None:
-        self.fail(f"it hangs: {why}")
+        self.fail(f"the simulation hangs: {why}")
 
 
 class _Steps:
-    """Goes through steps; no generator, which trio would complain of when it is left half way."""
+    """Iterates over the steps. Not an async generator, because trio warns if one is not exhausted."""
 
     def __init__(self, world: World, count: int) -> None:
         self._world = world

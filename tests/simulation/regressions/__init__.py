@@ -1,1 +1,1 @@
-"""Bugs that the hunt has found, each as the smallest scenario that shows it, under a seed that did."""
+"""Bugs that hunts have found: for each, the smallest scenario and a seed that shows it."""

@@ -1,4 +1,4 @@
-"""Flows over crashes, restarts and cancels that come at the wrong moment."""
+"""Flows with crashes, restarts and cancels at unfavourable moments."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ WAIT = {
 }
 
 
-def test_a_node_waits_for_the_workers_that_were_there_before_a_restart():
-    """It failed at once with `no_worker`: they were offline until their next heartbeats."""
+def test_a_node_waits_for_the_workers_that_were_registered_before_a_restart():
+    """It failed immediately with `no_worker`: they were offline until their next heartbeats."""
 
     async def scenario(world: World) -> None:
         server = await world.serve(Jobs())
@@ -55,7 +55,7 @@ def test_a_node_waits_for_the_workers_that_were_there_before_a_restart():
     simulate(1, scenario)
 
 
-def test_a_node_waits_no_longer_than_a_worker_may_keep_silent():
+def test_a_node_waits_no_longer_than_the_time_limit_for_heartbeats():
     async def scenario(world: World) -> None:
         server = await world.serve(Jobs())
         worker = world.worker("w", services)
@@ -74,8 +74,8 @@ def test_a_node_waits_no_longer_than_a_worker_may_keep_silent():
     simulate(1, scenario)
 
 
-def test_after_a_restart_the_same_worker_tries_again_and_others_when_it_can_do_no_more():
-    """The one to try again was not waited for, and of the others none was known."""
+def test_after_a_restart_the_same_worker_is_retried_and_then_others():
+    """The node did not wait for the worker of the first attempt, and did not know any other worker."""
 
     async def scenario(world: World) -> None:
         server = await world.serve(Jobs())
@@ -100,8 +100,8 @@ def test_after_a_restart_the_same_worker_tries_again_and_others_when_it_can_do_n
         simulate(seed, scenario)
 
 
-def test_the_registry_rests_when_a_worker_has_fallen_silent_at_any_time(monkeypatch):
-    """It went round and round where a time and 15 seconds are not what they seem, in floating point."""
+def test_the_registry_sleeps_after_a_worker_has_timed_out_at_any_time(monkeypatch):
+    """It looped without sleeping if a time plus 15 seconds was rounded down in floating point."""
     monkeypatch.setattr(seeded_run, "_MOST_LOOKS", 400_000)
 
     async def scenario(world: World) -> None:
@@ -115,8 +115,8 @@ def test_the_registry_rests_when_a_worker_has_fallen_silent_at_any_time(monkeypa
     simulate(1, scenario)
 
 
-def test_a_cancel_that_comes_just_as_a_run_goes_to_wait_is_written_down():
-    """Its body had gone away already, and nothing told where it was."""
+def test_a_cancel_just_as_a_run_starts_to_wait_is_recorded():
+    """Its body had ended already, and no node run recorded the cancel."""
 
     async def scenario(world: World) -> None:
         await world.serve(Jobs())
@@ -136,8 +136,8 @@ def test_a_cancel_that_comes_just_as_a_run_goes_to_wait_is_written_down():
         simulate(seed, scenario)
 
 
-def test_a_node_run_tells_what_came_in_and_went_out_although_it_changes_afterwards():
-    """What a choice passes on was a part of what is shared, and was changed with it before it was stored."""
+def test_a_node_run_keeps_its_input_and_output_although_they_change_afterwards():
+    """The output of a choice was a part of `shared`, and changed with it before it was stored."""
     pass_on = {"kind": "choice", "prep": {"input_key": "a"}, "post": {"output_key": "a.x"}}
 
     async def scenario(world: World) -> None:
@@ -157,8 +157,8 @@ def test_a_node_run_tells_what_came_in_and_went_out_although_it_changes_afterwar
     simulate(1, scenario)
 
 
-def test_a_body_that_begins_while_the_store_is_down_doesnt_hold_the_engine_open():
-    """It read how far its walk had come, and nothing could end that."""
+def test_a_body_that_starts_while_the_store_is_down_does_not_block_shutdown():
+    """It waited to read the state of its walk, and nothing could cancel that."""
 
     async def scenario(world: World) -> None:
         server = await world.serve(Jobs(), shutdown_timeout=3)
@@ -178,8 +178,8 @@ def test_a_body_that_begins_while_the_store_is_down_doesnt_hold_the_engine_open(
         simulate(seed, scenario)
 
 
-def test_a_worker_that_stands_in_for_another_has_all_of_its_own_tries():
-    """Its first failure was taken for a retry of the one that had died."""
+def test_a_worker_that_replaces_another_has_all_of_its_own_attempts():
+    """Its first failure counted as a retry of the worker that had died."""
 
     async def scenario(world: World) -> None:
         await world.serve(Jobs())
@@ -202,8 +202,8 @@ def test_a_worker_that_stands_in_for_another_has_all_of_its_own_tries():
     simulate(1, scenario)
 
 
-def test_a_cancel_between_two_tries_is_the_next_try():
-    """It was numbered as the first."""
+def test_a_cancel_between_two_attempts_is_the_next_attempt():
+    """The cancelled node run had the number of the first attempt."""
 
     async def scenario(world: World) -> None:
         await world.serve(Jobs())
@@ -215,7 +215,7 @@ def test_a_cancel_between_two_tries_is_the_next_try():
         ticket = await ann.flows.start("ask")
         for _ in range(world.random.randint(0, 40)):
             await trio.lowlevel.checkpoint()
-        with suppress(Conflict):  # it has failed already
+        with suppress(Conflict):  # the flow has failed already
             await ann.cancel(ticket.id)
         await trio.sleep(1)
         rows = await ann.flows.node_runs(ticket.id)
@@ -225,8 +225,8 @@ def test_a_cancel_between_two_tries_is_the_next_try():
         simulate(seed, scenario)
 
 
-def test_who_executes_is_listed_alike_before_and_after_a_restart():
-    """Runs were listed as they had begun, and after a restart as they had been created."""
+def test_executing_runs_are_listed_in_the_same_order_before_and_after_a_restart():
+    """Runs were listed in the order of their starts, and after a restart in that of their creation."""
 
     async def scenario(world: World) -> None:
         server = await world.serve(Jobs())

@@ -1,4 +1,4 @@
-"""Limits that change just as slots fall free."""
+"""Limits that change just when slots are released."""
 
 import trio
 
@@ -13,8 +13,8 @@ async def hold(run: Run, params: dict[str, float]) -> None:
     await trio.sleep(params["seconds"])
 
 
-def test_a_limit_that_goes_down_and_up_as_a_slot_falls_free_holds_up_no_run():
-    """A lane got the slot that it had asked for when it had no room, and had room again before it said so."""
+def test_a_limit_that_is_lowered_and_raised_while_a_slot_is_released_delays_no_run():
+    """A lane received a slot when it had no room, and had room again before it returned the slot."""
 
     async def scenario(world: World) -> None:
         await world.serve(jobs, max_concurrent=2)
@@ -22,7 +22,7 @@ def test_a_limit_that_goes_down_and_up_as_a_slot_falls_free_holds_up_no_run():
         await ann.set_concurrency("side", 2)
         for handle, lane, seconds in (("a", "side", 2.5), ("b", "main", 1.0), ("c", "side", 2.5)):
             await ann.submit("hold", handle=handle, lane=lane, params={"seconds": seconds})
-        await trio.sleep(1)  # until the slot of b falls free
+        await trio.sleep(1)  # until the slot of b is released
 
         async def set_often(limit: int, turns: int) -> None:
             for _ in range(turns):

@@ -1,4 +1,4 @@
-"""Runs that were refused because the store was down: nothing of them may be left."""
+"""Runs that were refused because the store was down: no trace of them may remain."""
 
 import trio
 
@@ -35,7 +35,7 @@ async def refusal(call) -> str:
 
 
 def test_a_run_that_was_refused_in_an_outage_does_not_end_when_its_deadline_passes():
-    """It had got its slot when the commit failed; its timers went on, and its end crashed the engine."""
+    """It had a slot when the commit failed; its timers continued, and its end crashed the engine."""
 
     async def scenario(world: World) -> None:
         server, ann = await world.serve(jobs), world.client("ann")
@@ -45,12 +45,12 @@ def test_a_run_that_was_refused_in_an_outage_does_not_end_when_its_deadline_pass
         server.disk.down = False
         await trio.sleep(12)
         ticket = await ann.submit("brief", handle="h")
-        world.check(await ticket.result() == "done", "the engine does not go on")
+        world.check(await ticket.result() == "done", "the engine does not continue")
 
     simulate(58, scenario)
 
 
-def test_a_run_that_was_refused_in_an_outage_can_not_be_cancelled_by_its_replacement():
+def test_a_run_that_was_refused_in_an_outage_is_not_cancelled_by_its_replacement():
     """The cancel of a run that was never stored crashed the engine."""
 
     async def scenario(world: World) -> None:
@@ -67,14 +67,14 @@ def test_a_run_that_was_refused_in_an_outage_can_not_be_cancelled_by_its_replace
             server.disk.down = False
         await trio.sleep(12)
         ticket = await ann.submit("brief", handle="h")
-        world.check(await ticket.result() == "done", "the engine does not go on")
+        world.check(await ticket.result() == "done", "the engine does not continue")
 
     for seed in range(174, 184):
         simulate(seed, scenario)
 
 
-def test_no_answer_names_a_run_that_was_refused_in_an_outage():
-    """The second was told of a conflict with the first, which was never stored."""
+def test_no_reply_names_a_run_that_was_refused_in_an_outage():
+    """The second received a conflict with the first, which was never stored."""
 
     async def scenario(world: World) -> None:
         server, ann = await world.serve(jobs), world.client("ann")
@@ -97,14 +97,14 @@ def test_no_answer_names_a_run_that_was_refused_in_an_outage():
             await trio.sleep(3)
             server.disk.down = False
         stored = {run.id for run in await ann.list_runs()}
-        world.check(known <= stored, f"{known - stored} are named, and are not there")
+        world.check(known <= stored, f"{known - stored} are named, but were never stored")
 
     for seed in range(82, 92):
         simulate(seed, scenario)
 
 
-def test_a_submission_is_answered_in_an_outage_though_it_conflicts_with_a_run_that_was_refused():
-    """It was answered when the store was back, which may be never."""
+def test_a_submission_is_answered_in_an_outage_although_it_conflicts_with_a_refused_run():
+    """It was answered only when the store was available again, which can be never."""
 
     async def scenario(world: World) -> None:
         server, ann = await world.serve(jobs), world.client("ann")
@@ -126,7 +126,7 @@ def test_a_submission_is_answered_in_an_outage_though_it_conflicts_with_a_run_th
 
 
 def test_a_disk_that_fails_during_recovery_does_not_stop_the_engine():
-    """An unfinished file could not be looked for, and the error came out of the run's actor."""
+    """The search for unfinished files failed, and the error crashed the run's actor."""
 
     async def scenario(world: World) -> None:
         server, ann = await world.serve(jobs), world.client("ann")
@@ -147,13 +147,13 @@ def test_a_disk_that_fails_during_recovery_does_not_stop_the_engine():
         await trio.sleep(30)
         world.check(server.running, f"the engine has stopped with {server.failure!r}")
         [run] = await ann.list_runs()
-        world.check(run.ended, f"it is left: {run}")
+        world.check(run.ended, f"it has not ended: {run}")
 
     simulate(1308, scenario)
 
 
 def test_a_replacement_that_is_refused_in_an_outage_cancels_nothing():
-    """The run before was cancelled when the store was back, with nothing in its place."""
+    """The previous run was cancelled when the store was available again, and nothing replaced it."""
 
     async def scenario(world: World) -> None:
         server, ann = await world.serve(jobs, max_concurrent=0), world.client("ann")

@@ -1,4 +1,4 @@
-"""What a run does that is to be replaced."""
+"""Runs that are to be replaced."""
 
 import trio
 
@@ -21,7 +21,7 @@ async def next_(run: Run) -> str:
 
 
 def test_a_run_that_fails_in_post_processing_is_not_retried_before_its_replacement():
-    """Post-processing refuses the cancel, and is awaited; what comes after it is the replacement."""
+    """Post-processing refuses the cancel, and is awaited; then the replacement starts."""
 
     async def scenario(world: World) -> None:
         await world.serve(jobs)
@@ -31,6 +31,6 @@ def test_a_run_that_fails_in_post_processing_is_not_retried_before_its_replaceme
         after = await ann.submit("next", handle="h", on_conflict="replace")
         world.check(await after.result() == "done", "the replacement has not run")
         run = await ann.get_run(before.id)
-        world.check(run.attempt == 1, f"it was tried again: {run}")
+        world.check(run.attempt == 1, f"it was retried: {run}")
 
     simulate(200756, scenario)

@@ -1,4 +1,4 @@
-"""Resets that come between the grant of a slot and the run's beginning."""
+"""Resets between the grant of a slot and the start of the run."""
 
 import trio
 
@@ -14,7 +14,7 @@ async def short(run: Run) -> None:
 
 
 def test_a_run_that_was_granted_its_slot_just_before_a_reset_is_not_overtaken():
-    """It came back to its lane behind the next one, which had been granted the slot meanwhile."""
+    """It returned to its lane after the next run had been granted the slot."""
 
     async def scenario(world: World) -> None:
         await world.serve(jobs)

@@ -1,4 +1,4 @@
-"""What a restart had forgotten."""
+"""State that was lost in a restart."""
 
 from contextlib import suppress
 
@@ -51,8 +51,8 @@ async def stubborn(run: Run) -> None:
         await trio.sleep(5)
 
 
-def test_a_run_that_was_queued_when_the_engine_stopped_begins_with_its_first_attempt():
-    """One that may be resumed began with attempt 0."""
+def test_a_run_that_was_queued_when_the_engine_stopped_starts_with_its_first_attempt():
+    """A resumable run started with attempt 0."""
 
     async def scenario(world: World) -> None:
         server, ann = await world.serve(jobs, max_concurrent=0), world.client("ann")
@@ -66,8 +66,8 @@ def test_a_run_that_was_queued_when_the_engine_stopped_begins_with_its_first_att
     simulate(2, scenario)
 
 
-def test_a_crash_between_a_replacement_and_the_cancel_of_the_run_before_does_not_save_that():
-    """After the restart it went on, and the replacement waited for its end."""
+def test_after_a_crash_between_a_replacement_and_its_cancel_the_replaced_run_still_ends():
+    """After the restart the replaced run continued, and the replacement waited for its end."""
 
     async def scenario(world: World) -> None:
         server, ann = await world.serve(jobs), world.client("ann")
@@ -87,8 +87,8 @@ def test_a_crash_between_a_replacement_and_the_cancel_of_the_run_before_does_not
         simulate(seed, scenario)
 
 
-def test_a_replacement_that_was_superseded_just_before_a_crash_stays_so():
-    """After the restart it waited again, and began when the newer one had ended."""
+def test_a_replacement_that_was_superseded_just_before_a_crash_stays_superseded():
+    """After the restart it waited again, and started when the newer one had ended."""
 
     async def scenario(world: World) -> None:
         server, ann = await world.serve(jobs), world.client("ann")
@@ -111,7 +111,7 @@ def test_a_replacement_that_was_superseded_just_before_a_crash_stays_so():
 
 
 def test_a_run_that_was_being_cancelled_when_the_engine_crashed_is_not_joined():
-    """A restored handle took it for one that goes on."""
+    """A restored handle did not know that it was being cancelled."""
 
     async def scenario(world: World) -> None:
         server, ann = await world.serve(jobs), world.client("ann")
@@ -137,7 +137,7 @@ def test_after_a_restart_a_run_that_was_submitted_later_but_has_a_lower_place_is
         await ann.submit("brief", handle="a", lane="side", on_conflict="queue")
         await ann.submit("brief", handle="b", lane="side")
         await ann.submit("brief", handle="c")
-        await first.cancel()  # now the second gets its place, behind all others
+        await first.cancel()  # now the second run draws its place, after all others
         await server.crash()
         await server.start(max_concurrent=1)
         await trio.sleep(1)
@@ -147,7 +147,8 @@ def test_after_a_restart_a_run_that_was_submitted_later_but_has_a_lower_place_is
 
 
 def test_a_suspect_that_is_cancelled_as_its_wait_ends_is_tried_alone_until_its_body_has_ended():
-    """Its start was decided, and lost against the cancel; then the next suspect began beside its body."""
+    """Its start was decided, but lost against the cancel; then the next suspect started before its body
+    ended."""
 
     async def scenario(world: World) -> None:
         server, ann = await world.serve(jobs, max_concurrent=2), world.client("ann")
@@ -166,7 +167,8 @@ def test_a_suspect_that_is_cancelled_as_its_wait_ends_is_tried_alone_until_its_b
 
 
 def test_a_suspect_that_is_cancelled_as_it_starts_is_on_trial_until_its_files_are_deleted():
-    """It asked for no slot any more when it had been given one, and the next suspect started beside it."""
+    """It withdrew its request after a slot had been granted, and the next suspect started at the same
+    time."""
 
     async def scenario(world: World) -> None:
         server, ann = await world.serve(jobs, max_concurrent=2), world.client("ann")

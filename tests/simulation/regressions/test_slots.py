@@ -1,4 +1,4 @@
-"""Slots of runs that end are given away before these ends are committed: what may come in between."""
+"""Slots of ending runs are granted to others before the ends are committed: what can happen in between."""
 
 from contextlib import suppress
 from random import Random
@@ -64,12 +64,12 @@ async def hurried(world: World) -> None:
                 before = {run.id for run in server.rules.model.holders()}
                 if await ann.wait_for_active(5):
                     left = before & {run.id for run in server.rules.model.holders()}
-                    world.check(not left, f"{left} execute, and were waited for")
+                    world.check(not left, f"waited for the executing runs, but these still execute: {left}")
                 await ann.resume()
 
     async with trio.open_nursery() as nursery:
         async for step in world.steps(40):
-            with suppress(GreenroomError):  # a commit of the start may fail, too
+            with suppress(GreenroomError):  # the commit of a start can fail, too
                 if not (server.running or server.starting):
                     await server.start()
             nursery.start_soon(call, step.random)
@@ -83,15 +83,15 @@ async def hurried(world: World) -> None:
     await world.client("the end").resume()
     await trio.sleep(30)
     left = list(server.rules.model.pending.values())
-    world.check(not left, f"{left} are left")
+    world.check(not left, f"not ended: {left}")
 
 
-def test_a_start_may_pass_over_a_lane_whose_slot_was_given_back_before_that_of_a_run_that_has_ended():
-    """The rules took slots to be known in the order of their events."""
+def test_a_start_may_pass_over_a_lane_whose_slot_was_released_before_that_of_an_ended_run():
+    """The rules assumed that slots are released in the order of their events."""
     for seed in (15, 57, 99, 123, 177):
         simulate(seed, find("commands"))
 
 
-def test_slots_that_are_given_away_early_keep_all_rules_whatever_becomes_of_the_commits():
+def test_slots_that_are_granted_early_break_no_rule_for_any_outcome_of_the_commits():
     for seed in range(60):
         simulate(seed, hurried)

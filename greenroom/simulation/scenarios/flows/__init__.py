@@ -1,1 +1,1 @@
-"""Flows in a simulation: workers that fail, people who signal, and a plain interpretation to compare with."""
+"""Flows in a simulation: faulty workers, clients that send signals, and a reference interpreter."""

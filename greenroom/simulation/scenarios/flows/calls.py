@@ -1,4 +1,4 @@
-"""The calls of simulated workers: what they are asked, who does it, and what can go wrong with it."""
+"""The calls that simulated workers receive: their content, their execution, and their kinds of trouble."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ Trouble = Literal[
     "slow",
     "twice",
 ]
-"""What a call can meet with: no connection; one that breaks before the service is called, or (`lost`) when
-its work is done; an answer with status 500, one that is no JSON, or JSON of another form; one that comes too
-`late`, or `never`; the worker `dies` over it; it is `slow`, but in time.
+"""The kinds of trouble for a call:
 
-A worker that pulls forgets what it took where one that is called would break the connection; it says that it
-failed where that would answer nonsense; if it is slow, it says that it is still at work; and it may complete
-its work `twice`."""
+- `unreachable`: no connection; `reset`: the connection is lost before the service executes; `lost`: it is
+  lost after the service has executed
+- `status`: a response with status 500; `garbage`: a response that is not JSON; `shape`: JSON of another shape
+- `late`: the response arrives after the timeout; `never`: no response; `slow`: a slow response, but in time
+- `dies`: the worker's process dies during the call; `twice`: a queue worker completes its item twice
+
+A queue worker forgets the item instead of losing the connection, reports a failure instead of an invalid
+response, and extends its lease on the item if it is slow."""
 
 
 class Call(NamedTuple):
-    """What a worker is asked to do. `key` is the idempotency key."""
+    """A call of a service. `key` is the idempotency key."""
 
     service: str
     key: str
@@ -43,8 +46,8 @@ Work = Callable[[Call], Awaitable[Any]]
 
 
 def serving(services: Services | Sequence[str]) -> Work:
-    """What these services do; for those who write services as real workers have them."""
-    assert isinstance(services, Services), "who names services without functions says how they are done"
+    """A function that executes calls with these services, which are written as for real workers."""
+    assert isinstance(services, Services), "names of services without functions require `work`"
 
     async def work(call: Call) -> Any:
         service = services.get(call.service)
@@ -52,7 +55,8 @@ def serving(services: Services | Sequence[str]) -> Work:
             raise LookupError(unknown_service(call.service, services))
         if service.in_thread:
             raise Invalid(
-                f"service {service.name!r} is a plain def and needs a thread, which a simulation lacks"
+                f"service {service.name!r} is a plain def and needs a thread, but a simulation has no "
+                "threads: use async def"
             )
         arguments = (call.input, call.params, call.key)[: service.takes]
         return await service.function(*arguments)

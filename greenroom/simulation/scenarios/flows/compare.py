@@ -1,8 +1,8 @@
-"""Comparing what a flow has come to with the plain interpretation of its graph, step by step.
+"""Comparison of a flow's run with the plain interpretation of its graph, step by step.
 
-The interpretation is told what services answer, which is planned, and what people did, as it was committed.
-Two things aren't committed: whether a signal came just before a graph within another was entered or just
-after, and which version of a flow was the latest then. There each possibility is tried, until one fits.
+The interpreter receives the planned responses of services, and the committed actions of clients. Two facts
+are not committed: whether a signal arrived just before or just after the walk entered a nested graph, and
+which version of a flow was the latest then. For these, every possibility is tried until one fits.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NOT_PLANNED = frozenset({"no_worker", "expired", "service_error", *UNLUCKY})
 
 
 class NoMore(Exception):
-    """Nothing more has been committed: the run was ended here, or goes on later."""
+    """No further step has been committed: the run was ended here, or has not ended yet."""
 
 
 def compare(rules: Rules, plan: Plan, run: ModelRun) -> str | None:
-    """What is wrong with a run of a flow, or `None`."""
+    """Compare a flow's run with the interpretation. Returns a description of the difference, or `None`."""
     first: str | None = None
     choices: list[list[int]] = [[]]
     for _ in range(_MOST_TRIED):
@@ -45,11 +45,11 @@ def compare(rules: Rules, plan: Plan, run: ModelRun) -> str | None:
             return None
         first = first or wrong
         choices += evidence.others()
-    return f"run {run.id} is not what a plain interpretation gives: {first}"
+    return f"run {run.id} differs from the plain interpretation: {first}"
 
 
 class Evidence:
-    """What was committed of one run: what the interpretation is told."""
+    """What was committed about one run: the facts for the interpreter."""
 
     def __init__(self, rules: Rules, plan: Plan, run: ModelRun, choices: Sequence[int]) -> None:
         self._rules = rules
@@ -58,18 +58,19 @@ class Evidence:
         self._walked: Walked = rules.flows.walks[run.id]
         self._steps = [step for step in self._walked.steps if step.moved]
         self._at = -1
-        self._open = False  # whether the walk is on its way to the step that it is at
-        self._left: list[Signal] = []  # of this step, those that are still to be taken
+        self._open = False  # whether the step at `_at` was looked at, but is not compared yet
+        self._left: list[Signal] = []  # the signals of this step that are not taken yet
         self._choices = list(choices)
-        self._chosen: list[tuple[int, int]] = []  # which, of how many
+        self._chosen: list[tuple[int, int]] = []  # the index of each choice, and the number of possibilities
         self._given = len(choices)
         self._rows = {(row.node, row.visit, row.branch): row for row in self._walked.rows if row.last}
         self._calls: dict[tuple[str, int], int] = {}
         self._answers = _answers(rules, run)
 
-    # The whole.
+    # The comparison.
 
     def compare(self) -> str | None:
+        """Interpret the graph with these facts. Returns a description of the first difference, or `None`."""
         version = self._rules.flows.versions[self._walked.version]
         shared: dict[str, Any] = {}
         try:
@@ -77,12 +78,16 @@ class Evidence:
             return self._compare_end(error, shared)
         except NoMore:
             ended = self._run.status in (Status.SUCCEEDED, Status.FAILED) and self._run.reason != "killed"
-            return f"it has {self._run.status} after {self._at} steps, and would go on" if ended else None
+            return (
+                f"it ended as {self._run.status} after {self._at} steps, expected more steps"
+                if ended
+                else None
+            )
         except Wrong as wrong:
             return f"step {self._at + 1}: {wrong}"
 
     def others(self) -> list[list[int]]:
-        """What else could have been chosen on the way, beyond what was given."""
+        """The lists of choices that differ from this one in its last choice."""
         chosen = [choice for choice, _ in self._chosen]
         return [
             [*chosen[:place], other]
@@ -94,34 +99,39 @@ class Evidence:
     def _compare_end(self, error: str | None, shared: dict[str, Any]) -> str | None:
         run = self._run
         if self._at + 1 < len(self._steps):
-            return f"it is over, and then it made {self._steps[self._at + 1 :]}"
+            return f"the walk has ended, but then made more steps: {self._steps[self._at + 1 :]}"
         if run.ended_in is None or run.status in (Status.CANCELLED, Status.TIMED_OUT):
             return None
-        if run.reason == "killed":  # three processes have died while it executed, whatever it did
+        if run.reason == "killed":  # it failed because three processes died while it executed
             return None
         end = self._rules.model.events[run.ended_in - 1]
-        assert isinstance(end, RunStateChanged), "that is how a run ends"
+        assert isinstance(end, RunStateChanged), "a run ends with a transition"
+        found = f"it ended as {end.to} with result {end.result} and error {end.error}"
         if error is None and (end.to is not Status.SUCCEEDED or not alike(shared, end.result)):
-            return f"the result is {shared}, and it has {end.to} with {end.result} {end.error}"
+            return f"expected the result {shared}, but {found}"
         node, _, code = (error or "").partition(": ")
         if error is not None and f"node {shown(node)}: {code}: " not in (end.error or ""):
-            return f"it fails with {error}, and has {end.to} with {end.result} {end.error}"
+            return f"expected the error {error}, but {found}"
         return None
 
-    # What the interpretation is told.
+    # The facts for the interpreter.
 
     def signals(self, *, before_entering: bool) -> list[Signal]:
-        """The signals that are taken before the next node. Those that are taken just before a graph within
-        this one is entered, the rest comes after that."""
+        """The signals that the walk takes before the next node.
+
+        `before_entering`: the next node is a nested graph. Then some signals may be taken only inside it, and
+        the number of those that are taken before is a choice.
+        """
         if not self._left:
             self._next_step()
         some = self._choose(len(self._left) + 1) if before_entering else len(self._left)
-        some = len(self._left) - some if before_entering else some  # mostly all of them came before
+        some = len(self._left) - some if before_entering else some  # in most cases all of them
         taken, self._left = self._left[:some], self._left[some:]
         return taken
 
     def _next_step(self) -> None:
-        """Look at the next step that is more than a try, or a state that was saved on the way."""
+        """Move on to the next step that ends a visit or a wait. Other steps only record an attempt or save
+        the state."""
         while not self._open:
             self._at += 1
             if self._at >= len(self._steps):
@@ -137,7 +147,7 @@ class Evidence:
     def call(
         self, asks: tuple[str, int, str | None], kind: str, name: str, input: Any, params: dict[str, Any]
     ) -> Outcome:
-        """What comes of a call."""
+        """The outcome of a call."""
         node, visit, branch = asks
         planned = self._plan.outcome(name, f"{node}:{visit}:{branch or ''}", input, params, kind)
         self._calls[node, visit] = self._calls.get((node, visit), 0) + (branch is not None)
@@ -146,7 +156,7 @@ class Evidence:
             return planned
         given = {"input": input} if kind == "local" else {"input": input, "params": params}
         if not alike(given, row.input):
-            raise Wrong(f"{row} was to be given {given}")
+            raise Wrong(f"expected the input {given} for {row}")
         code = _code(row)
         expected = planned.code if isinstance(planned, Failed) else None
         lenient = _NOT_PLANNED if self._plan.wild else UNLUCKY if expected is not None else frozenset()
@@ -155,7 +165,7 @@ class Evidence:
         return planned
 
     def ended(self, node: str, visit: int) -> set[int]:
-        """The branches that had ended when the first failure ended those that were at work beside it."""
+        """The branches that had ended before the first failure cancelled the others."""
         return {
             int(branch)
             for (at, number, branch), row in self._rows.items()
@@ -163,25 +173,25 @@ class Evidence:
         }
 
     def paused(self) -> bool:
-        """Whether the walk stopped here, to wait."""
+        """Whether the walk stopped here to wait."""
         if not self._steps[self._at].waits:
             return False
         self._close()
         return True
 
     def waited_in_vain(self, node: str, visit: int) -> bool:
-        """Whether the time was over before what it waited for had come."""
+        """Whether the wait timed out."""
         row = self._rows.get((node, visit, None))
         return row is not None and row.status == "timeout"
 
     def answer(self, node: str, visit: int) -> Any:
-        """What was answered to the interrupt of an approval: false, if that is null; null, if nobody did."""
+        """The answer to the interrupt of an approval: False if the answer is null, None if there is none."""
         interrupt = f"{node}:{visit}"
         given = self._answers.get(interrupt)
         return False if given is None and interrupt in self._answers else given
 
     def flow(self, name: str, version: int) -> Graph | None:
-        """The graph of another flow."""
+        """The graph of another flow; version 0 is the latest."""
         id = self._rules.flows.flows.get(name)
         versions = [row for row in self._rules.flows.versions.values() if row.flow == id]
         if version:
@@ -190,11 +200,11 @@ class Evidence:
         return _graph(versions[self._choose(len(versions))].definition) if versions else None
 
     def visited(self, step: Visited) -> None:
-        """The walk has made this step."""
+        """Compare a step of the interpreter with the committed one."""
         if not self._open:
             self._next_step()
         if self._left:
-            raise Wrong(f"{self._left} were taken, and nothing takes them")
+            raise Wrong(f"the run took signals that no node takes: {self._left}")
         committed = self._close()
         row = committed.rows[-1] if committed.rows else None
         if (
@@ -202,13 +212,13 @@ class Evidence:
             or committed.waits
             or (row.node, row.visit, row.branch) != (step.node, step.visit, None)
         ):
-            raise Wrong(f"{step} was made, and {committed} is committed")
+            raise Wrong(f"expected {step}, but {committed} was committed")
         done = step.done
         if _code(row) != done.code or row.action != step.action or not alike(done.output, row.output):
-            raise Wrong(f"{step} was made, and {row} is committed")
+            raise Wrong(f"expected {step}, but {row} was committed")
         branches = sum((step.node, step.visit) == key[:2] and key[2] is not None for key in self._rows)
         if done.code is None and branches != self._calls.get((step.node, step.visit), 0):
-            raise Wrong(f"{step} was made, and {branches} branches of it are committed")
+            raise Wrong(f"expected {step}, but {branches} branches of it were committed")
 
     def _choose(self, count: int) -> int:
         chosen = self._choices.pop(0) if self._choices else 0
@@ -217,7 +227,7 @@ class Evidence:
 
 
 def _answers(rules: Rules, run: ModelRun) -> dict[str, Any]:
-    """By the keys of the interrupts."""
+    """The answers to a run's interrupts, by the keys of the interrupts."""
     keys: dict[str, str] = {}
     answers: dict[str, Any] = {}
     for event in rules.model.events:

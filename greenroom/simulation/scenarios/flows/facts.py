@@ -1,4 +1,4 @@
-"""What the plain interpretation of a graph says, and what it has to be told, because no graph tells it."""
+"""The results of the plain interpretation of a graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Signal = tuple[str, Any]
 
 @attrs.frozen
 class Done:
-    """How a visit has ended. A failure may have an output all the same."""
+    """The end of a visit. A failure (`code`) can have an output, too."""
 
     output: Any = None
     code: str | None = None
@@ -23,7 +23,7 @@ class Done:
 
 @attrs.frozen
 class Visited:
-    """A step of the walk: which node, for the how manieth time, how it ended, and where it leads."""
+    """A step of the walk: the node, the number of the visit, how it ended, and the action that it takes."""
 
     node: str
     visit: int
@@ -32,4 +32,4 @@ class Visited:
 
 
 class Wrong(Exception):
-    """What has happened can't have happened."""
+    """The committed facts contradict the interpretation."""

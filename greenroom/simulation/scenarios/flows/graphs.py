@@ -1,6 +1,6 @@
 """Random small graphs: every kind of node, in each of its modes, with loops that end.
 
-`random` may be any source of randomness, Hypothesis' as well. Edges lead forward, but for those of `turn`
+`random` can be any source of random numbers, also Hypothesis'. Edges lead forward, except for those of `turn`
 nodes, which send the walk back a few times.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from .plan import FUNCTIONS, SERVICES
 
 KEYS = ("a", "b", "a.x", "b.list", "items")
-"""Where nodes put what they share, and people their signals."""
+"""The paths in `shared` to which nodes write, and to which clients send signals."""
 
 _ACTIONS = ("x", "y", "z", "default", "approved", "rejected")
 _STRATEGIES = ("fail_fast", "collect_errors", "ignore_errors")
@@ -20,7 +20,7 @@ _DEEPEST = 2
 
 
 def draw_graph(random: Random, others: tuple[str, ...] = (), depth: int = 0) -> dict[str, Any]:
-    """A graph; its `flow_ref`s name some of the others."""
+    """A random graph. Its `flow_ref` nodes refer to some of the `others`."""
     names = [f"n{number}" for number in range(random.randint(1, 5 - depth))]
     nodes: dict[str, Any] = {}
     edges: list[dict[str, str]] = []
@@ -36,7 +36,7 @@ def draw_graph(random: Random, others: tuple[str, ...] = (), depth: int = 0) -> 
 
 
 def draw_node(random: Random, others: tuple[str, ...], depth: int, *, loops: bool = False) -> dict[str, Any]:
-    """A node of any kind."""
+    """A random node of any kind."""
     if loops and random.random() < 0.15:
         return {"kind": "executor", "service": "turn", "post": {"action_key": "go"}, **_draw_retries(random)}
     kinds = [
@@ -122,7 +122,7 @@ def _draw_post(random: Random) -> dict[str, Any]:
 
 
 def _draw_retries(random: Random) -> dict[str, Any]:
-    """How often it is tried: `spare` says how many tries may go wrong."""
+    """Random options for retries; the parameter `spare` is the number of attempts that can fail."""
     node: dict[str, Any] = {}
     retries = random.choice((0, 0, 1, 2))
     if retries:

@@ -1,4 +1,4 @@
-"""What stands in for HTTP between engines and push workers: URLs, and who listens under them."""
+"""A simulated HTTP network between engines and push workers: URLs and their listeners."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import trio
 from ....actors.workers.push import PushFailed
 
 Listener = Callable[[str, bytes, dict[str, str]], Awaitable[tuple[int, bytes]]]
-"""Takes a service's name, a body and headers, and answers with a status and a body."""
+"""Receives a service's name, a body and headers, and returns a status and a body."""
 
 
 class Network:
-    """See the module's text. To an engine it is a `Push`."""
+    """See the module's docstring. An engine uses it as its `Push`."""
 
     def __init__(self) -> None:
         self._listening: dict[str, Listener] = {}
 
     def listen(self, url: str, listener: Listener) -> None:
-        """Somebody listens under a URL."""
+        """Register a listener at a URL."""
         self._listening[url] = listener
 
     def leave(self, url: str) -> None:
-        """Nobody does any more."""
+        """Remove the listener at a URL."""
         self._listening.pop(url, None)
 
     async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
@@ -33,5 +33,5 @@ class Network:
         base, _, service = url.rpartition("/exec/")
         listener = self._listening.get(base)
         if listener is None:
-            raise PushFailed("unreachable", f"nobody listens at {base}")
+            raise PushFailed("unreachable", f"connection refused: no worker listens at {base}")
         return await listener(unquote(service), body, headers)

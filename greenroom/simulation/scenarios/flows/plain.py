@@ -1,7 +1,8 @@
-"""A plain interpretation of flows: what a definition means, step by step, with nothing that could go wrong.
+"""A plain interpreter for flows: what a definition means, step by step.
 
-It is written from the contract, not from the engine: a definition is a JSON value, a step a line or two. What
-it can't know it is told by `Evidence`: what services answer, and what people said when.
+It knows no retries, crashes or concurrency. It is written from the specification of flows, not from the
+engine: a definition is a JSON value, a step is a line or two. `Evidence` supplies the facts that the graph
+does not contain: the responses of services, and the signals and answers of clients.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Walk:
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self, facts: Evidence) -> None:
         self._facts = facts
@@ -39,8 +40,8 @@ class Walk:
         within: str = "",
         unhandled_errors: str = "fail",
     ) -> str | None:
-        """Walk a graph to its end. What the nodes share is in `shared`; returns the error that it ended
-        with, as `node: code`. `unhandled_errors` is the rule of the graph around it."""
+        """Walk a graph to its end, and update `shared`. Returns the error that it ended with as `node: code`,
+        or `None`. `unhandled_errors` is the rule of the enclosing graph."""
         rule = graph.get("unhandled_errors") or unhandled_errors
         self._levels.append(shared)
         edges = {(e["from"], e.get("action") or "default"): e.get("to") for e in graph.get("edges", ())}
@@ -58,18 +59,18 @@ class Walk:
                 handled = (key, "error") in edges
                 action = "error" if handled else action
             self._facts.visited(Visited(path, visit, done, action))
-            way = (key, action) if (key, action) in edges else (key, "default")
-            if done.code is not None and (way not in edges or not (handled or rule == "continue")):
+            edge = (key, action) if (key, action) in edges else (key, "default")
+            if done.code is not None and (edge not in edges or not (handled or rule == "continue")):
                 error = f"{path}: {done.code}"
                 break
-            key = edges.get(way)
-        if within:  # a restart may come between the last node and the one around it
+            key = edges.get(edge)
+        if within:  # a restart can happen between the last node and the end of the enclosing node
             self._take(self._facts.signals(before_entering=False))
         self._levels.pop()
         return error
 
     def _take(self, signals: list[Signal]) -> None:
-        """A signal is shared on every level that the walk is in."""
+        """Write signals to `shared` of every level that the walk is in."""
         for path, value in signals:
             for shared in self._levels:
                 _put(shared, path, value)
@@ -124,7 +125,7 @@ class Walk:
             ended = self._facts.ended(at.path, at.visit)
             outcomes = [outcome for number, outcome in enumerate(outcomes) if number in ended]
             if all(isinstance(outcome, Ok) for outcome in outcomes):
-                raise Wrong(f"no branch of {at.path}, visit {at.visit}, has failed of {sorted(ended)}")
+                raise Wrong(f"no branch of {at.path}, visit {at.visit}, failed: only {sorted(ended)} ended")
         if strategy == "collect_errors":
             return Done(
                 [o.value if isinstance(o, Ok) else {"error": ErrorText(f"{o.code}:")} for o in outcomes]
@@ -146,7 +147,7 @@ class Walk:
         error = self.walk(graph, at.params, shared, at.path + "/", rule)
         return Done(shared) if error is None else _failed("subflow_failed")
 
-    # Those that wait.
+    # The kinds of nodes that wait.
 
     def _timer(self, at: _At) -> Done:
         while self._facts.paused():
@@ -170,10 +171,10 @@ class Walk:
         return attrs.evolve(done, action=action)
 
     def _wait(self, at: _At, key: Path, look_elsewhere: Callable[[], Any]) -> Done:
-        """Wait for something to be shared; what is found elsewhere is put there."""
+        """Wait for a value in `shared`; a value that `look_elsewhere` finds is written there."""
         while self._facts.paused():
             if key.get(at.scope()) is not None:
-                raise Wrong(f"{at.path}, visit {at.visit}, waits for what is there")
+                raise Wrong(f"{at.path}, visit {at.visit}, waits for a value that is there already")
             self._wake(at)
         if self._facts.waited_in_vain(at.path, at.visit):
             return _failed("timeout")
@@ -183,7 +184,9 @@ class Walk:
             if found is not None and not _put(at.shared, key.text, found):
                 return _failed("bad_params")
         if found is None:
-            raise Wrong(f"{at.path}, visit {at.visit}, goes on, and nothing has come")
+            raise Wrong(
+                f"{at.path}, visit {at.visit}, continues, but the value that it waits for is not there"
+            )
         return Done(copied(found))
 
     def _wake(self, at: _At) -> None:
@@ -192,7 +195,7 @@ class Walk:
 
 
 class _At:
-    """A node that is visited."""
+    """One visit of a node."""
 
     def __init__(
         self, node: Graph, path: str, visit: int, params: dict[str, Any], shared: dict[str, Any], rule: str
@@ -203,7 +206,7 @@ class _At:
         self.look()
 
     def look(self) -> None:
-        """Take the input from what is shared as of now."""
+        """Read the input from the present `shared`."""
         prep, scope = self.node.get("prep", {}), Scope(self.params, self.shared)
         self.input = None
         if "input_map" in prep:
@@ -216,7 +219,7 @@ class _At:
         return Scope(self.params, self.shared, self.input)
 
     def write(self, done: Done) -> Done:
-        """Put the output where it belongs."""
+        """Write the output to `shared`, as the node's `post` defines."""
         try:
             for to, field in self._post.get("output_map", {}).items():
                 parse_target(to).set(self.shared, copied(parse_path(field).within(done.output)))
@@ -227,21 +230,21 @@ class _At:
         return done
 
     def action(self, done: Done) -> str:
-        """Which edge is taken."""
+        """The action, which decides the edge that is taken."""
         if done.action is not None:
             return done.action
         output = None if done.code is not None else done.output
         return self.handler(done) or self.own_action(output) or self.node.get("default_action") or "default"
 
     def handler(self, done: Done) -> str | None:
-        """The action that the node names for its error."""
+        """The action that the node defines for its error, if any."""
         if done.code is None:
             return None
         late = self.node.get("on_timeout") if done.code == "timeout" else None
         return late or self.node.get("on_error")
 
     def own_action(self, output: Any) -> str | None:
-        """What the node's `post` says."""
+        """The action that the node's `post` defines, if any."""
         if self._post.get("action_static"):
             return str(self._post["action_static"])
         if not self._post.get("action_key"):
@@ -276,7 +279,7 @@ def _failed(code: str) -> Done:
 
 
 def _put(shared: dict[str, Any], path: str, value: Any) -> bool:
-    """Put a value where a path leads; returns whether there is such a place."""
+    """Write a value to a path; returns False if the path does not exist."""
     try:
         parse_target(path).set(shared, copied(value))
     except Invalid:

@@ -1,9 +1,9 @@
-"""What the services of the scenario answer, and which trouble their calls meet with: all of it planned.
+"""The planned responses of the scenario's services, and the planned trouble of their calls.
 
-An answer depends only on the seed, the service, the input, and which node, visit and branch asks: never on
-who is asked, when, or how often. So it is known what a flow comes to, whatever happens on the way. Trouble is
-either for a while, and then never lasts longer than a node's retries; or a call meets with it always, and
-then that is its answer.
+A response depends only on the seed, the service, the input, and the calling node, visit and branch: not on
+the worker, the time or the number of attempts. So the result of a flow is known in advance. Trouble is either
+temporary, and then it ends before a node's retries do; or it is permanent, and then it is the outcome of the
+call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from .calls import Call, Trouble
 
 SERVICES = ("one", "two", "turn")
-"""`turn` sends a walk round a loop, a few times; it never fails."""
+"""`turn` sends a walk around a loop a few times; it never fails."""
 
 FUNCTIONS = ("here", "there")
 
@@ -29,14 +29,14 @@ MOST_TURNS = 3
 
 @attrs.frozen
 class Ok:
-    """It went well."""
+    """The call succeeded."""
 
     value: Any
 
 
 @attrs.frozen
 class Failed:
-    """It went wrong, for a reason of this name."""
+    """The call failed with this error code."""
 
     code: str
 
@@ -49,10 +49,10 @@ _ALWAYS: dict[Trouble, str] = {
     "shape": "bad_answer",
     "reset": "reset",
 }
-"""What one who is called may always meet with, and what that is named."""
+"""The kinds of permanent trouble for HTTP calls, and their error codes."""
 
 UNLUCKY = frozenset({*_ALWAYS.values(), "unreachable", "timeout"})
-"""What a try can be called that has met with trouble, as long as some worker is there."""
+"""The error codes of an attempt with trouble, while at least one worker is available."""
 
 _FOR_A_WHILE: tuple[Trouble, ...] = (
     "unreachable",
@@ -68,21 +68,21 @@ _PULLED: tuple[Trouble, ...] = ("never", "late", "status", "never")
 
 
 class ServiceFailed(Exception):
-    """As planned."""
+    """A failure of a service, as planned."""
 
 
 @attrs.define
 class Plan:
-    """See the module's text. In a `wild` one trouble lasts as long as it likes."""
+    """See the module's docstring. In a `wild` plan, temporary trouble can last longer than the retries."""
 
     seed: str
     wild: bool = False
     met: Counter[str] = attrs.Factory(Counter)
-    """By idempotency key: how often a call has met with trouble."""
+    """By idempotency key: how often a call has had trouble."""
     _slow: set[str] = attrs.Factory(set)
 
     def outcome(self, service: str, asks: str, input: Any, params: dict[str, Any], kind: str) -> Outcome:
-        """What comes of a call by a node (`node:visit:branch`) in the end; `kind` is its `exec_type`."""
+        """The final outcome of a call; `asks` is `node:visit:branch`, `kind` is the node's `exec_type`."""
         trouble = self._always(service, asks, params, kind)
         if trouble == "never":
             return Failed("timeout")
@@ -91,7 +91,7 @@ class Plan:
         return self._answer(service, asks if kind != "local" else "", input, params)
 
     async def serve(self, call: Call) -> Any:
-        """Be a service."""
+        """Execute a call as its service: return the planned response, or raise `ServiceFailed`."""
         asks = call.key.partition(":")[2]
         answer = self._answer(call.service, asks, call.input, call.params)
         if isinstance(answer, Failed):
@@ -99,7 +99,7 @@ class Plan:
         return answer.value
 
     def trouble(self, call: Call, kind: str, *, may_die: bool) -> Trouble | None:
-        """What a call meets with at a worker."""
+        """The trouble of a call at a worker, if any."""
         asks = call.key.partition(":")[2]
         always = self._always(call.service, asks, call.params, kind)
         if always is not None:
@@ -123,7 +123,7 @@ class Plan:
         return random.choice((None, None, None, slow, "twice" if kind == "queue" else None))
 
     def _always(self, service: str, asks: str, params: dict[str, Any], kind: str) -> Trouble | None:
-        """What every try of a call meets with."""
+        """The permanent trouble of a call, if any."""
         random = self._random("always", service, asks)
         if service == "turn" or kind == "local":
             return None
@@ -152,13 +152,13 @@ class Plan:
 
 
 class ErrorText(str):
-    """What is expected of the text of an error: that it begins with this."""
+    """An expected error text: a text that starts with this is equal to it."""
 
     __slots__ = ()
 
 
 def plain(value: Any) -> Any:
-    """A copy in which texts of errors are only their names, since they tell of workers and times, too."""
+    """A copy with error codes instead of error texts, because texts contain workers and times."""
     if isinstance(value, dict):
         if value.keys() == {"error"} and isinstance(value["error"], str):
             return {"error": value["error"].partition(":")[0]}
@@ -167,7 +167,7 @@ def plain(value: Any) -> Any:
 
 
 def alike(expected: Any, found: Any) -> bool:
-    """Whether a JSON value is what was expected."""
+    """Whether a JSON value is equal to the expected one, in which error texts can be `ErrorText`."""
     if isinstance(expected, ErrorText):
         return isinstance(found, str) and found.startswith(expected)
     if isinstance(expected, dict) and isinstance(found, dict):

@@ -1,7 +1,7 @@
-"""The rules of flows: what the node runs of a run may say, who is woken, and what workers are told.
+"""The rules of flows: node runs, the waking of waiting runs, and the replies to workers.
 
-Reads what is committed, as `rules.py` does, without the code that it judges. Of what a walk keeps it knows
-two things: where the walk is, and what a run without a body waits for.
+Reads what is committed, as `simulation/rules/rules.py` does, without the code under test. Of the saved state
+of a walk it uses only the present node, and what a run without a body waits for.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from ....protocol.states import Status
 from ...model.state import ModelRun, ModelState
 
 WAITING = frozenset({"timer", "wait_event", "approval"})
-"""The kinds of nodes that wait, and need no slot meanwhile."""
+"""The kinds of nodes that wait without a slot."""
 
 MANY_SIGNALS = 100
-"""After so many a run wakes up to take them, whatever they are."""
+"""With this number of waiting signals a run wakes up to take them, even if it waits for none of them."""
 
 _A_MOMENT = 0.01
 """Seconds."""
 
 _FEW = 10
-"""Node runs: more than there are branches in a world."""
+"""The number of latest node runs to look at: more than a node has branches."""
 
-Try = tuple[str, int, str | None]
-"""A node, its visit, and a branch."""
+VisitKey = tuple[str, int, str | None]
+"""A node, the number of its visit, and a branch (`None`: the whole visit)."""
 
 
 @attrs.define
 class Step:
-    """What was committed together of a walk: node runs, the signals that it has taken, and whether it stands
-    somewhere else from here on, or waits."""
+    """A part of a walk, up to a committed state: its node runs, the signals that it took, whether the state
+    was saved (`moved`), and whether the run waits in it."""
 
     rows: list[NodeRun] = attrs.Factory(list)
     taken: list[tuple[str, Any]] = attrs.Factory(list)
@@ -49,54 +49,54 @@ class Step:
 
 @attrs.define
 class Walked:
-    """A run of a flow, as far as it is committed."""
+    """The committed state of a flow's run."""
 
     version: str
     rows: list[NodeRun] = attrs.Factory(list)
     steps: list[Step] = attrs.Factory(list)
-    attempts: Counter[Try] = attrs.Factory(Counter)
-    ended: set[Try] = attrs.Factory(set)
-    forgiven: dict[Try, int] = attrs.Factory(dict)  # tries that were cancelled, and then weren't after all
-    at: str | None = None  # the node that the walk has come to
-    waits: dict[str, Any] | None = None  # the node that it waits at, without a body
-    waited: tuple[str, int, float] = ("", 0, 0.0)  # the last wait: node, visit, and since when
-    began_to_wait: str | None = None  # a node that waits has begun, and has not ended
-    cancelled: int = 0  # node runs that say so, of no branch
-    was_ended: bool = False  # its body was told to end
-    fresh: bool = False  # it waits since the engine was started, and so knows for what
-    ran: list[NodeRan] = attrs.Factory(list)  # events of the batch that is read
+    attempts: Counter[VisitKey] = attrs.Factory(Counter)
+    ended: set[VisitKey] = attrs.Factory(set)
+    forgiven: dict[VisitKey, int] = attrs.Factory(dict)  # attempts whose cancellation a restart has undone
+    at: str | None = None  # the present node of the walk
+    waits: dict[str, Any] | None = None  # what it waits for, without a body
+    waited: tuple[str, int, float] = ("", 0, 0.0)  # the last wait: node, visit, and start time
+    began_to_wait: str | None = None  # a node that waits: it has started, and has not ended
+    cancelled: int = 0  # the number of cancelled node runs, without those of branches
+    was_ended: bool = False  # its body was cancelled
+    fresh: bool = False  # its wait started in the present life of the engine, so its reason is known
+    ran: list[NodeRan] = attrs.Factory(list)  # events of the present batch
 
     def step(self) -> Step:
-        """The step that is being committed."""
+        """The step to which new node runs belong."""
         if not self.steps or self.steps[-1].moved:
             self.steps.append(Step())
         return self.steps[-1]
 
 
 class FlowRules:
-    """See the module's text. `fault` is told of what is wrong."""
+    """See the module's docstring. Calls `fault` with each problem."""
 
     def __init__(self, model: ModelState, seen: Callable[[], int], fault: Callable[[str], None]) -> None:
         self.walks: dict[str, Walked] = {}
         self.flows: dict[str, str] = {}
-        """By name: its id."""
+        """The id of each flow, by name."""
         self.versions: dict[str, VersionRow] = {}
-        """By id."""
+        """The versions of all flows, by id."""
         self.jumped = False
-        """Whether the clocks on the walls have jumped, so that no wait is as long as it looks."""
+        """Whether the wall clock has jumped, so that the times of waits cannot be checked."""
         self._model = model
         self._seen = seen
         self._fault = fault
-        self._signals: dict[tuple[str, int], tuple[str, Any]] = {}  # by run and seq, those that were sent
-        self._cancelled: list[RunStateChanged] = []  # in the batch that is read
+        self._signals: dict[tuple[str, int], tuple[str, Any]] = {}  # all accepted signals, by run and seq
+        self._cancelled: list[RunStateChanged] = []  # in the present batch
 
-    # What is committed.
+    # Committed batches.
 
     def take(self, event: RunEvent) -> None:
         """Read the next event of a run."""
         walked = self.walks.get(event.run)
         if isinstance(event, NodeStarted | NodeRan) and walked is None:
-            self._fault(f"{event}: this run walks no flow")
+            self._fault(f"{event}: this run does not walk a flow")
         if walked is not None and isinstance(event, NodeStarted) and event.kind in WAITING:
             walked.began_to_wait = event.node
         if walked is not None and isinstance(event, NodeRan):
@@ -105,7 +105,7 @@ class FlowRules:
                 walked.began_to_wait = None
 
     def transition(self, event: RunStateChanged, run: ModelRun) -> None:
-        """A run is about to change its status."""
+        """Read a transition, before the model does."""
         walked = self.walks.get(run.id)
         if walked is None:
             return
@@ -113,7 +113,7 @@ class FlowRules:
             walked.began_to_wait, walked.fresh = None, True
         elif event.to is Status.RUNNING:
             if run.status is Status.SUSPENDED and not self._may_wake(event.at, run, walked):
-                self._fault(f"{event}: nothing has come that {run} waits for: {walked.waits}")
+                self._fault(f"{event}: {run} was woken, but still waits for {walked.waits}")
             walked.waits = None
         elif event.to is Status.CANCELLING:
             walked.was_ended = True
@@ -121,14 +121,14 @@ class FlowRules:
             self._cancelled += [event] if walked.was_ended or walked.waits is not None else []
 
     def commit(self, memos: Sequence[Any]) -> None:
-        """Read what a batch writes beside the runs, when its events were read."""
+        """Read the memos of a batch, after its events."""
         for memo in memos:
             match memo:
                 case FlowState() if memo.run not in self.walks:
                     walked = self.walks[memo.run] = Walked(memo.version)
-                    self._stands(walked, memo)
+                    self._read_state(walked, memo)
                 case FlowState():
-                    self._moves(self.walks[memo.run], memo)
+                    self._new_state(self.walks[memo.run], memo)
                 case NodeRun():
                     self.walks[memo.run].step().rows.append(memo)
                     self._node_run(self.walks[memo.run], memo)
@@ -146,26 +146,28 @@ class FlowRules:
         for event in self._cancelled:
             walked = self.walks[event.run]
             if walked.at is not None and not any(row.status == "cancelled" for row in walked.rows[-_FEW:]):
-                self._fault(f"{event}: it was cancelled at {walked.at}, and no node run says so")
+                self._fault(f"{event}: it was cancelled at node {walked.at}, but no node run is cancelled")
         self._cancelled.clear()
 
     def signal(self, run: str, seq: int, key: str, value: Any) -> None:
-        """A signal was accepted."""
+        """Record a signal that was accepted."""
         self._signals[run, seq] = (key, value)
 
-    def _moves(self, walked: Walked, state: FlowState) -> None:
+    def _new_state(self, walked: Walked, state: FlowState) -> None:
         if state.version != walked.version:
-            self._fault(f"run {state.run} walks version {state.version}, and began with {walked.version}")
+            self._fault(f"run {state.run} walks version {state.version}, but started with {walked.version}")
         if state.numbered != len(walked.rows):
-            self._fault(f"the state of {state.run} knows {state.numbered} node runs of {len(walked.rows)}")
+            self._fault(
+                f"the state of run {state.run} counts {state.numbered} node runs, expected {len(walked.rows)}"
+            )
         node, visit, since = walked.waited
-        self._stands(walked, state)
+        self._read_state(walked, state)
         if walked.waited[:2] == (node, visit) and walked.waited[2] != since:
-            self._fault(f"run {state.run} waits at {node} since {walked.waited[2]}, and not since {since}")
+            self._fault(f"run {state.run} waits at {node} since {walked.waited[2]}, expected {since}")
         step = walked.step()
         step.moved, step.waits = True, walked.waits is not None
 
-    def _stands(self, walked: Walked, state: FlowState) -> None:
+    def _read_state(self, walked: Walked, state: FlowState) -> None:
         kept = msgspec.json.decode(state.state)
         walked.at, waits = kept["frame"]["curr"], kept["waits"]
         walked.waits = waits
@@ -173,49 +175,49 @@ class FlowRules:
             walked.waited = (waits["node"], waits["visit"], waits["since"])
 
     def _node_run(self, walked: Walked, row: NodeRun) -> None:
-        this: Try = (row.node, row.visit, row.branch)
-        whole: Try = (row.node, row.visit, None)
+        this: VisitKey = (row.node, row.visit, row.branch)
+        whole: VisitKey = (row.node, row.visit, None)
         if row.number != len(walked.rows) + 1:
-            self._fault(f"{row}: the one before it is number {len(walked.rows)}")
+            self._fault(f"{row}: the previous node run has number {len(walked.rows)}")
         if this in walked.ended or whole in walked.ended:
-            self._fault(f"{row}: that was done before")
+            self._fault(f"{row}: this visit or branch had ended already")
         if row.visit > 1 and (row.node, row.visit - 1, None) not in walked.ended:
-            self._fault(f"{row}: the visit before it has not ended")
+            self._fault(f"{row}: the previous visit has not ended")
         made, forgiven = walked.attempts[this], walked.forgiven.pop(this, 0)
         if row.attempt not in (made + 1, made + 1 - forgiven):
-            self._fault(f"{row}: {made} tries were made before it")
+            self._fault(f"{row}: {made} attempts were made before it")
         walked.attempts[this] = row.attempt
         if row.last:
             walked.ended.add(this)
         if row.status == "cancelled" and row.branch is None:
             walked.cancelled += 1
             if walked.cancelled > 1:
-                self._fault(f"{row}: the run was cancelled once, and that was written down")
+                self._fault(f"{row}: another node run is cancelled already")
         walked.rows.append(row)
 
     def _compare(self, id: str, walked: Walked) -> None:
-        """Each node run has its event."""
+        """Check that the batch contains one event for each node run."""
         events, walked.ran = walked.ran, []
         rows = walked.rows[-len(events) :]
         for event, row in zip(events, rows, strict=False):
             for name in ("node", "visit", "attempt", "branch", "status", "action", "error", "worker"):
                 if getattr(event, name) != getattr(row, name):
-                    self._fault(f"{event} was committed with {row}")
+                    self._fault(f"{event} was committed with {row}, which differs in {name}")
         if len(rows) != len(events):
-            self._fault(f"{len(events)} nodes of run {id} have run, and there are {len(rows)} node runs")
+            self._fault(f"{len(events)} events of node runs of run {id}, but {len(rows)} node runs")
 
-    # Who is woken.
+    # Waking.
 
     def new_life(self) -> None:
-        """The engine is gone; the next one doesn't know for what keys runs wait."""
+        """Record the end of the engine. The next one does not know for which keys runs wait."""
         for id, walked in self.walks.items():
             walked.fresh = walked.was_ended = False
             walked.began_to_wait = None
             if id in self._model.pending and self._model.pending[id].status is Status.RUNNING:
-                self._goes_on(walked)
+                self._resume(walked)
 
-    def _goes_on(self, walked: Walked) -> None:
-        """A run that was running goes on: if it was about to time out, what it was about to do as well."""
+    def _resume(self, walked: Walked) -> None:
+        """Undo the cancellation of node runs: if the run was about to time out, it resumes instead."""
         walked.cancelled = 0
         for row in walked.rows:
             this = (row.node, row.visit, row.branch)
@@ -224,10 +226,10 @@ class FlowRules:
                 walked.ended.remove(this)
 
     def awake(self) -> set[str]:
-        """The runs that wait for what has come, so that they only wait for a slot."""
-        return {id for id, walked in self.walks.items() if self._has_come(id, walked)}
+        """The runs whose signal or answer has arrived, so that they only wait for a slot."""
+        return {id for id, walked in self.walks.items() if self._has_arrived(id, walked)}
 
-    def _has_come(self, id: str, walked: Walked) -> bool:
+    def _has_arrived(self, id: str, walked: Walked) -> bool:
         run, waits = self._model.pending.get(id), walked.waits
         if waits is None or run is None or run.status is not Status.SUSPENDED:
             return False
@@ -242,37 +244,39 @@ class FlowRules:
             return True
         if waits["until"] is not None and (self.jumped or at >= waits["until"] - _A_MOMENT):
             return True
-        return self._has_come(run.id, walked) or len(run.messages) >= MANY_SIGNALS
+        return self._has_arrived(run.id, walked) or len(run.messages) >= MANY_SIGNALS
 
     def end_instant(self) -> None:
-        """A run at a node that waits has no slot, and asks no interrupt but that node's."""
+        """Check that a run that waits at a node has no slot, and no open interrupt except that node's."""
         for id, walked in self.walks.items():
             run = self._model.pending.get(id)
             if run is None:
                 continue
             if walked.began_to_wait is not None and run.status is Status.RUNNING:
-                self._fault(f"{run} waits at {walked.began_to_wait}, and keeps its slot")
+                self._fault(f"{run} waits at node {walked.began_to_wait}, but keeps its slot")
             if walked.waits is not None and run.status is Status.SUSPENDED and walked.fresh:
                 others = set(run.interrupts.values()) - {_interrupt(walked.waits)}
                 if others:
-                    self._fault(f"{run} waits at {walked.waits['node']}, and still asks {others}")
+                    self._fault(
+                        f"{run} waits at node {walked.waits['node']}, but has open interrupts {others}"
+                    )
 
-    # What workers and clients see.
+    # Workers and clients.
 
     def called(self, key: str, worker: str) -> None:
-        """A worker is called over HTTP."""
+        """Check an HTTP call of a worker."""
         run, this = _read(key)
         walked = self.walks.get(run)
         if walked is None:
-            self._fault(f"worker {worker} is called for {key}, and there is no such run")
+            self._fault(f"worker {worker} is called for {key}, but the run does not exist")
         elif this in walked.ended:
-            self._fault(f"worker {worker} is called for {key}, which was done before")
+            self._fault(f"worker {worker} is called for {key}, which has ended already")
 
     def acknowledged(self, key: str, worker: str, result: Any, error: str, why_not: str | None) -> None:
-        """A worker was told that what it has completed is kept."""
+        """Check a completion that the engine has accepted: a node run contains it."""
         run, (node, visit, branch) = _read(key)
         if why_not is not None:
-            self._fault(f"worker {worker} has completed {key} {why_not}, and was not refused")
+            self._fault(f"worker {worker} completed {key} {why_not}, but was not refused")
         for row in self.walks[run].rows:
             if (row.node, row.visit, row.branch, row.worker) != (node, visit, branch, worker):
                 continue
@@ -280,11 +284,12 @@ class FlowRules:
             if shown.startswith("bad_output:") or (error in shown if error else row.output == result):
                 return
         self._fault(
-            f"worker {worker} was told that {result} {error} of {key} is kept, and no node run has it"
+            f"worker {worker} completed {key} with result {result} and error {error!r}, which was accepted, "
+            "but no node run contains it"
         )
 
     def shown_until(self, run: str) -> int:
-        """How many node runs of a run anybody has been shown by now, if only as events."""
+        """The number of node runs of a run that any client has received so far, also as events."""
         walked = self.walks.get(run)
         if walked is None:
             return 0
@@ -292,26 +297,26 @@ class FlowRules:
         return sum(isinstance(event, NodeRan) and event.run == run for event in seen)
 
     def shown(self, run: str, rows: Sequence[NodeRun], least: int) -> None:
-        """A client was shown the node runs of a run, of which so many were known before."""
+        """Check the node runs that a client received; at least `least` of them were known before the call."""
         known = self.walks[run].rows if run in self.walks else []
         if list(rows) != known[: len(rows)] or len(rows) < least:
-            self._fault(f"of run {run} {len(rows)} node runs were shown, which are not the first of {known}")
+            self._fault(f"a client received {len(rows)} node runs of run {run}, which differ from {known}")
 
 
-def _read(key: str) -> tuple[str, Try]:
-    """An idempotency key: the run, and what of it."""
+def _read(key: str) -> tuple[str, VisitKey]:
+    """The parts of an idempotency key."""
     run, node, visit, branch = key.split(":")
     return run, (node, int(visit), branch or None)
 
 
 def _interrupt(waits: dict[str, Any]) -> str:
-    """The key of the interrupt that an approval asks."""
+    """The key of the interrupt that an approval opens."""
     return f"{waits['node']}:{waits['visit']}"
 
 
-def _concern(awaited: str, model: str) -> bool:
-    """Whether one path in shared leads to the other, or is it."""
-    one, other = _steps(awaited), _steps(model)
+def _concern(awaited: str, signalled: str) -> bool:
+    """Whether one path in `shared` is a prefix of the other, or equal to it."""
+    one, other = _steps(awaited), _steps(signalled)
     return all(a == b for a, b in zip(one, other, strict=False))
 
 

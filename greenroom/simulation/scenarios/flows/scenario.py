@@ -1,9 +1,9 @@
-"""The scenario of flows: random small graphs, workers with faults, people, and a server that crashes.
+"""The scenario `flows`: random small graphs, workers with faults, clients, and a server that crashes.
 
-In every third world trouble lasts as long as it likes; in the others no longer than the nodes' retries, and
-each service has a worker that always comes back, so what a flow comes to is known from its graph alone. In
-the end everybody who is waited for does what he is waited for, and all walks are compared with the plain
-interpretation of their graphs.
+In every third world the trouble of calls can last longer than the nodes' retries. In the other worlds it
+cannot, and each service has a worker that always recovers, so the result of a flow follows from its graph. At
+the end all awaited signals are sent, and all walks are compared with the plain interpretation of their
+graphs.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from .plan import FUNCTIONS, SERVICES, Failed, Plan, ServiceFailed
 from .workers import Worker
 
 NAMES = ("first", "second", "third")
-"""Flows; each may refer to those before it."""
+"""The flows; each can refer to those before it."""
 
 _MOST_HELP = 300
-"""How often what waits is signalled at the end, or given up."""
+"""The maximum number of rounds at the end in which waiting runs receive a signal, or are cancelled."""
 
 _VALUES: tuple[Any, ...] = (True, False, "x", "approved", 7, {"x": 1, "go": "y"}, [3, 1], {"list": [5]})
 _DEEDS = (*["start_flow"] * 4, *["signal"] * 4, "answer_one", "cancel_flow", "publish", *["look"] * 2)
 
 
 async def flows(world: World) -> None:
-    """The scenario."""
+    """The scenario of random flows."""
     play = FlowPlay(world)
     await play.go_through(play.step, 40)
 
 
 class FlowPlay(Play):
-    """A server that walks flows, with workers and people around it."""
+    """A server that walks flows, with its workers and clients."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -66,7 +66,7 @@ class FlowPlay(Play):
             await self.world.client("author").flows.publish(name, graph)
 
     def draw(self, random: Random, number: int) -> dict[str, Any]:
-        """A graph for one of the flows."""
+        """A random graph for one of the flows."""
         return draw_graph(random, NAMES[:number])
 
     def _register_function(self, name: str) -> None:
@@ -87,7 +87,8 @@ class FlowPlay(Play):
             self.unsteady.append(worker)
 
     def _may_die(self, worker: Worker) -> bool:
-        """Not with work of others in hand, where nothing makes good what only the lease would show."""
+        """Whether a worker may die now. If trouble is limited, a queue worker with other items must not: the
+        engine would notice their loss only when their leases expire."""
         return self.plan.wild or worker.kind == "http" or worker.busy <= 1
 
     async def step(self, random: Random) -> None:
@@ -129,7 +130,7 @@ class FlowPlay(Play):
         else:
             self._nursery.start_soon(do)
 
-    # What people do.
+    # Actions of clients.
 
     async def start_flow(self, caller: Caller, random: Random) -> None:
         params = {
@@ -188,7 +189,7 @@ class FlowPlay(Play):
             worker.silent = False
             if not worker.living:
                 worker.start()
-        if self.server.rules.flows.jumped:  # whoever waits through a restart waits no longer for it
+        if self.server.rules.flows.jumped:  # a restart after the clock was set back must not prolong any wait
             self.world.clock.jump(-LONG_JUMP * 100)
             await self.server.stop()
         for patience in range(_MOST_HELP):
@@ -203,7 +204,8 @@ class FlowPlay(Play):
                 self.world.check(wrong is None, wrong or "")
 
     async def _help_everybody(self, *, give_up: bool) -> None:
-        """Do what each run waits for; or end it, if there is no place for what it waits for."""
+        """Send each waiting run the signal that it waits for; or cancel it (`give_up`), because the signal
+        cannot be stored at its key."""
         client, rules = self.world.client("helper"), self.server.rules
         if not self.server.running:
             await self.start()

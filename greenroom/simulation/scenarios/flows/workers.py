@@ -1,7 +1,7 @@
-"""A worker in a simulation: a process on another machine, which an engine calls, or which pulls from it.
+"""A simulated worker: a process on another machine that an engine calls, or that pulls from its queue.
 
-It registers, sends a heartbeat every few seconds, and does what services do. It may die in the middle of its
-work and come back, under another URL too; it may fall silent; and each call may meet with trouble.
+It registers, sends heartbeats, and executes services. It can die during its work and start again, also under
+another URL; it can stop its heartbeats; and each call can have trouble.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from ...world.world import World
 
 HEARTBEAT = 5.0
-"""Seconds from one to the next."""
+"""Seconds between two heartbeats."""
 
 _LATE = 90.0
-"""Seconds: longer than an item of the queue is kept for its worker, and than a call may take."""
+"""Seconds: longer than the lease on an item of the queue, and longer than the timeout of a call."""
 
 _EXTEND_EVERY = 25.0
 
 
 class Worker:
-    """See the module's text. `rates` says how likely a call meets with what, from 0 to 1; `trouble` may be
-    replaced, to decide otherwise."""
+    """See the module's docstring. `rates` contains the probability of each trouble, from 0 to 1. To decide
+    for each call, assign a function to `trouble`."""
 
     def __init__(
         self,
@@ -63,17 +63,17 @@ class Worker:
         self._scope = trio.CancelScope()
         self._calls: dict[trio.CancelScope, None] = {}
         self.busy = 0
-        """How much work it has in hand."""
+        """The number of calls and items that it is executing."""
         self._registered = False
         self._ports = 8000
         self.living = False
 
-    # Its life.
+    # Its process.
 
     def start(self, *, elsewhere: bool = False) -> None:
-        """Its process begins; `elsewhere` under another URL than before."""
+        """Start its process; with `elsewhere`, under another URL than before."""
         if self.living:
-            raise RuntimeError(f"worker {self.id} lives: let it die before you start it again")
+            raise RuntimeError(f"worker {self.id} is running: call die() before you start it again")
         self.living = True
         self.silent = self._registered = False
         self._ports += elsewhere
@@ -85,7 +85,7 @@ class Worker:
         self._world.spawn(partial(self._live, self._scope))
 
     def die(self) -> None:
-        """Its process ends here and now; calls that are under way break off."""
+        """Kill its process immediately, with all calls in progress."""
         if self.living:
             self.living = False
             self._world.trace.add("life", f"worker {self.id}", "dies")
@@ -102,16 +102,16 @@ class Worker:
                     if self.kind == "queue":
                         nursery.start_soon(self._pull, nursery)
         except Exception as error:
-            self._world.fail(f"worker {self.id} stumbles: {type(error).__name__}: {error}", error)
+            self._world.fail(f"worker {self.id} raised {type(error).__name__}: {error}", error)
 
     async def _send_heartbeats(self) -> None:
         while True:
             with trio.move_on_after(HEARTBEAT):
                 if not self.silent:
-                    await self._be_heard()
+                    await self._send_heartbeat()
                 await trio.sleep_forever()
 
-    async def _be_heard(self) -> None:
+    async def _send_heartbeat(self) -> None:
         try:
             with self._server.connection() as engine:
                 if self._registered:
@@ -122,9 +122,9 @@ class Worker:
         except NotFound:
             self._registered = False
         except GreenroomError:
-            return  # the server is down, or its store; the next heartbeat tells
+            return  # the server or its store is down; the next heartbeat tries again
 
-    # What it does.
+    # Its work.
 
     def _draw(self, call: Call) -> Trouble | None:
         draw = self._random.random() if self.rates else 1.0
@@ -137,18 +137,18 @@ class Worker:
     def _meets(self, call: Call) -> Trouble | None:
         trouble = self.trouble(call)
         if trouble is not None:
-            self._world.fault(f"worker {self.id}", f"{trouble}, over {call.key}")
+            self._world.fault(f"worker {self.id}", f"{trouble} at call {call.key}")
         return trouble
 
     async def _do(self, call: Call) -> tuple[Any, str]:
-        """The result and the error."""
+        """Execute a call. Returns its result and its error text."""
         try:
             return await self._work(call), ""
-        except Exception as error:  # the service's own failure, whatever it is
+        except Exception as error:  # any failure of the service is its result
             return None, error_text(error)
 
     async def _answer(self, service: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-        """Be called. The connection is the caller's: who cancels the call closes it."""
+        """Answer an HTTP call. The connection belongs to the caller: cancelling the call closes it."""
         asked = msgspec.json.decode(body)
         call = Call(service, unquote(headers["Idempotency-Key"]), asked["input"], asked["params"])
         self._judge("called", call.key, self.id)
@@ -167,9 +167,9 @@ class Worker:
             case "unreachable":
                 raise PushFailed("unreachable", "no route to the host")
             case "reset":
-                raise PushFailed("reset", "the connection broke")
+                raise PushFailed("reset", "connection reset by peer")
             case "status":
-                return 500, b"something is wrong"
+                return 500, b"internal server error"
             case "garbage":
                 return 200, b"<html>"
             case "shape":
@@ -185,7 +185,7 @@ class Worker:
                 await trio.sleep_forever()
         result, error = await self._do(call)
         if trouble == "lost":
-            raise PushFailed("reset", "the connection broke when the work was done")
+            raise PushFailed("reset", "connection reset by peer after the service had executed")
         return 200, msgspec.json.encode({"result": result, "error": error})
 
     async def _pull(self, nursery: trio.Nursery) -> None:
@@ -240,7 +240,9 @@ class Worker:
             except GreenroomError:
                 return
             if late:
-                self._world.fail(f"worker {self.id} could extend {lease.item.key}, which it had lost")
+                self._world.fail(
+                    f"worker {self.id} extended its lease on {lease.item.key} after it had expired"
+                )
             lease.until = now + VISIBLE_FOR
 
     async def _complete(self, lease: _Lease, result: Any, error: str) -> None:
@@ -249,9 +251,9 @@ class Worker:
             with self._server.connection() as engine:
                 await engine.workers.complete(item.id, result, error, worker_id=self.id)
         except Conflict:
-            self._world.trace.add("note", f"worker {self.id}", f"is refused what it did for {item.key}")
+            self._world.trace.add("note", f"worker {self.id}", f"its completion of {item.key} is refused")
         except GreenroomError:
-            return  # nobody knows
+            return  # whether the engine has accepted it is unknown
         else:
             why = "twice" if lease.completed else "too late" if late else None
             lease.completed = True
@@ -265,7 +267,7 @@ class Worker:
 
 
 class _Lease:
-    """An item that a worker has taken, in one life of the server."""
+    """A worker's lease on an item of the queue, in one life of the server."""
 
     def __init__(self, item: QueueItem, life: int) -> None:
         self.item = item
