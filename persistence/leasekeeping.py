@@ -64,7 +64,7 @@ class Do(Enum):
     """Cancel all bodies: the lease is about to expire, or belongs to another holder."""
     END = "end"
     """The lease has expired: bodies that still execute must end now."""
-    GO_ON = "go on"
+    CONTINUE = "continue"
     """The lease is good again: bodies can start."""
     STOP = "stop"
     """Another holder has the lease, or the store is damaged: the engine must stop."""
@@ -109,7 +109,7 @@ class Keeping:
             self._ends_at = max(self.until, now + self._moment)
             does.append(Do.CANCEL)
         elif self.state == "held" and isinstance(told, Asked):
-            does.append(Do.GO_ON)
+            does.append(Do.CONTINUE)
         if self.state == "lapsing" and now >= self._ends_at:
             self.state = "over"
             does.append(Do.END)
@@ -149,5 +149,5 @@ class Keeping:
         self._renew_at = told.sent + self.ttl / 3
         if self.state != "held" and now < self.acts_until:
             self.state = "held"
-            return [Do.GO_ON]
+            return [Do.CONTINUE]
         return []

@@ -257,7 +257,7 @@ def notify(watch: LeaseWatch, do: Do, keeping: Keeping) -> None:
         watch.lease_lapses(keeping.taken or keeping.why)
     elif do is Do.END:
         watch.lease_over(watch.executing())
-    elif do is Do.GO_ON:
+    elif do is Do.CONTINUE:
         watch.lease_renewed()
     elif do is Do.STOP:
         watch.lease_lost(keeping.taken or keeping.why)

@@ -69,7 +69,7 @@ def test_a_holder_that_cannot_renew_cancels_bodies_before_the_expiry_and_ends_th
     assert keeping.turn(12) == [Do.CANCEL, Do.RENEW]
     assert keeping.turn(15, Failed("no line")) == [Do.END]
     assert keeping.turn(16) == [Do.RENEW]
-    assert keeping.turn(16.1, Renewed(16)) == [Do.GO_ON]
+    assert keeping.turn(16.1, Renewed(16)) == [Do.CONTINUE]
     assert keeping.acts_until == 28
 
 
@@ -116,9 +116,9 @@ def test_a_holder_that_finds_the_store_damaged_at_a_renewal_stops():
 
 def test_an_engine_that_asks_is_notified_that_the_lease_is_good_without_a_previous_lapse():
     keeping = Keeping(15, sent=0)
-    assert keeping.turn(1, Asked()) == [Do.GO_ON]
+    assert keeping.turn(1, Asked()) == [Do.CONTINUE]
     assert keeping.turn(13, Asked()) == [Do.CANCEL, Do.RENEW]
-    assert keeping.turn(13.1, Renewed(13)) == [Do.GO_ON]
+    assert keeping.turn(13.1, Renewed(13)) == [Do.CONTINUE]
 
 
 # Live and dead holders.
