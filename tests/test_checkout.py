@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = """
 import greenroom, greenroom.actors.jobs, greenroom.protocol.flow.check
 from greenroom import Jobs, open_engine, connect
-from greenroom.demo import story
+from greenroom.demo import scenario
 for module in (greenroom, greenroom.actors, greenroom.gateway, greenroom.demo):
     print(module.__file__)
 assert Jobs is greenroom.actors.jobs.Jobs

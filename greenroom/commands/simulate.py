@@ -100,7 +100,7 @@ def simulate(
     history, violated = describe(failed)
     click.echo(f"\n{history}")
     click.echo(f"Violated: {violated}")
-    click.echo(f"Repeat:   {replay_command(failed, game, name)}")
+    click.echo(f"Replay:   {replay_command(failed, game, name)}")
     sys.exit(1)
 
 

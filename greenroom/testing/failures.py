@@ -42,7 +42,7 @@ def history(failed: SimulationFailed, *, complete: bool) -> str:
     if not complete and len(lines) > _LINES:
         left_out = f"… {len(lines) - _LINES:,} earlier lines: pytest -vv shows them"
         lines = [left_out, *lines[-_LINES:]]
-    return "\n".join([*lines, "", f"Broken: {rule}"])
+    return "\n".join([*lines, "", f"Violated: {rule}"])
 
 
 def replay(failed: SimulationFailed, folder: Path) -> str:

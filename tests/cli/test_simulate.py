@@ -64,7 +64,7 @@ def test_a_failure_is_found_shrunk_printed_and_can_be_repeated():
     assert broken.startswith("Violated: ")
     assert "nobody_is_charged_twice" in broken
 
-    command = again.removeprefix("Repeat:   greenroom simulate ").split()
+    command = again.removeprefix("Replay:   greenroom simulate ").split()
     assert command[:2] == ["--seed", seed]
     assert command[2] == "--keep"
     assert command[4:] == ["--scenario", CARELESS]
@@ -75,7 +75,7 @@ def test_a_failure_is_found_shrunk_printed_and_can_be_repeated():
 
 def test_the_seed_in_the_documentation_gives_the_documented_trace():
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "simulation.md").read_text()
-    again = page.partition("Repeat:   greenroom simulate ")[2].partition("\n")[0]
+    again = page.partition("Replay:   greenroom simulate ")[2].partition("\n")[0]
     lines = found(*again.replace("simulating:", "tests.examples.simulating:").split())
     story = lines[lines.index("") : -1]  # without the line that names the scenario
     assert "\n".join(story) in page

@@ -68,6 +68,6 @@ def test_every_command_is_in_both_documents():
 def test_the_documented_fields_of_replies_are_those_of_the_protocol():
     told = {
         names(command)[0]: tuple(names(has.partition("(")[0]) + names(has.partition("),")[2]))
-        for command, _, has, _ in rows("protocol.md", "command", "arguments", "the `ok` has", "role")
+        for command, _, has, _ in rows("protocol.md", "command", "arguments", "fields of the `ok`", "role")
     }
     assert told == {str(entry.wire.__struct_config__.tag): ANSWERS.get(entry.wire, ()) for entry in TABLE}

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +81,11 @@ def test_the_image_serves_is_healthy_and_drains(app: Path):
     check = [word.replace("8440", port) for word in healthcheck()]
     server = subprocess.Popen(in_image("CMD"), cwd=app, env=environment, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None
+    impatience = threading.Timer(PATIENCE, server.kill)
+    impatience.start()
     try:
-        for line in server.stderr:
-            if "listens on" in json.loads(line)["message"]:
-                break
+        messages = (json.loads(line)["message"] for line in server.stderr)
+        assert any("gateway listening on" in message for message in messages), "the log has ended without it"
         assert subprocess.run(check, env=environment, timeout=PATIENCE).returncode == 0
         server.send_signal(signal.SIGTERM)
         server.communicate(timeout=PATIENCE)
@@ -91,6 +93,7 @@ def test_the_image_serves_is_healthy_and_drains(app: Path):
         stopped = subprocess.run(check, env=environment, timeout=PATIENCE, capture_output=True)
         assert stopped.returncode != 0
     finally:
+        impatience.cancel()
         server.kill()
         server.wait()
     assert (app / "greenroom.db").exists()

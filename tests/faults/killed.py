@@ -28,6 +28,8 @@ from greenroom.protocol.states import ENDED
 from greenroom.protocol.submission import OnConflict
 
 MOST_PENDING = 40
+MAX_CONCURRENT = 6
+"""The global limit with which the store is created; no event reports it."""
 PATIENCE = 60.0
 
 jobs = Jobs()
@@ -309,7 +311,7 @@ async def work(folder: Path, after: int, unanswered: list[tuple[str, str, str]],
     """Continue from the notes: `after` is the last event that was seen; `unanswered` are the submissions
     (job, handle, request id) without an answer."""
     store = f"sqlite:///{folder}/store.db"
-    async with open_engine(jobs, store, max_concurrent=6, data_dir=folder / "data") as engine:
+    async with open_engine(jobs, store, max_concurrent=MAX_CONCURRENT, data_dir=folder / "data") as engine:
         users = Users(engine)
         async with trio.open_nursery() as nursery:
             await users.begin(nursery)

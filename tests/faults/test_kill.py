@@ -238,7 +238,7 @@ class Story:
 
     def _check_slots(self) -> None:
         """Check in the order of events that no run starts beyond a limit or beside another of its handle."""
-        limits: dict[str | None, int | None] = {"main": None}
+        limits: dict[str | None, int | None] = {None: killed.MAX_CONCURRENT, "main": None}
         slots: dict[str, str] = {}  # the lanes of the runs with a slot
         begun: dict[str, str] = {}  # the run of each handle that has started and not ended
         for _, event in sorted(self._stored.items()):

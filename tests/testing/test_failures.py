@@ -44,10 +44,10 @@ def test_a_failed_simulation_shows_its_history_and_the_command_that_replays_it(t
         tmp_path, test_it=SCENARIO + "\n    def test_it():\n        simulate(7, fails, keep=[25])\n"
     )
     section = shown.partition("simulation of seed 7")[2]
-    assert "ann asks #1: submit" in section
-    assert "Broken: step 25 is one too many" in section
+    assert "ann calls #1: submit" in section
+    assert "Violated: step 25 is one too many" in section
     assert "Replay: greenroom simulate --seed 7 --keep 25 --scenario test_it:fails\n" in shown
-    history = section.partition("\n")[2].partition("\n\nBroken")[0]
+    history = section.partition("\n")[2].partition("\n\nViolated")[0]
     assert history in replayed(shown, tmp_path)
 
 
@@ -59,7 +59,7 @@ def test_the_command_names_the_folder_of_the_module(tmp_path: Path):
         in shown
     )
     assert "--steps 26" in shown
-    assert "Broken: step 25 is one too many" in replayed(shown, tmp_path)
+    assert "Violated: step 25 is one too many" in replayed(shown, tmp_path)
 
 
 def test_a_scenario_of_a_function_is_replayed_by_a_call(tmp_path: Path):
