@@ -42,7 +42,7 @@ def install(newcomer: Newcomer) -> None:
 def test_the_demo_runs_in_a_fresh_clone(newcomer: Newcomer) -> None:
     assert DEMO in commands(README)
     with newcomer.started(DEMO) as demo:
-        demo.wait_for(r"erin asks")
+        demo.wait_for(r"erin opens an interrupt")
         demo.type("y")
         demo.wait_for(r"erin 7")
         demo.type("q")
