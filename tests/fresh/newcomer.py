@@ -17,7 +17,19 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PATIENCE = 300
 _NOBODY = 65534
-_KEPT = ("PIP_", "SSL_", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_KEPT = (
+    "PIP_",
+    "SSL_",
+    "NODE_",
+    "npm_config_",
+    "REQUESTS_CA",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+)
 
 
 class Newcomer:
