@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
+import types
 import typing
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
@@ -239,8 +241,10 @@ class Jobs:
                 raise Invalid(f"job name {name!r} is reserved for flows: choose another name")
             if name in self._jobs:
                 raise Invalid(f"job {name!r} already exists: choose another name")
-            if max_attempts < 1:
-                raise Invalid(f"job {name!r}: max_attempts must be at least 1 (got {max_attempts!r})")
+            if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or max_attempts < 1:
+                raise Invalid(
+                    f"job {name!r}: max_attempts must be an integer, at least 1 (got {shown(max_attempts)})"
+                )
             if cancel not in ("immediate", "cooperative"):
                 raise Invalid(f"job {name!r}: cancel must be 'immediate' or 'cooperative' (got {cancel!r})")
             if accepts not in ("interactive", "streaming"):
@@ -400,14 +404,44 @@ def _is_async(function: Callable[..., Any]) -> bool:
 def _params_type(name: str, function: Callable[..., Any], names: dict[str, Any]) -> Any:
     """The annotation of the second parameter; `None` without a second parameter, `dict` if not annotated."""
     parameters = list(inspect.signature(function).parameters.values())
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            raise Invalid(
+                f"job {name!r}: its function is called without keywords: remove the * before {parameter.name}"
+            )
+    parameters = [parameter for parameter in parameters if parameter.kind in _BY_POSITION]
     if not parameters or len(parameters) > 2:
         raise Invalid(
             f"job {name!r}: its function must take run and at most one more parameter (got {len(parameters)})"
         )
     if len(parameters) == 1:
         return None
-    hints = typing.get_type_hints(function, localns=names, include_extras=True)
-    return hints.get(parameters[1].name, dict)
+    return _annotation(function, parameters[1].name, names, dict)
+
+
+_BY_POSITION = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.VAR_POSITIONAL,
+)
+
+
+def _annotation(function: Any, name: str, names: dict[str, Any], default: Any) -> Any:
+    """The type of one parameter, or of the result (`return`). The other annotations are not evaluated: they
+    can contain names that are imported only for type checkers."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if not inspect.isroutine(function) and not isinstance(function, type):
+        function = inspect.unwrap(function.__call__)
+    annotations = getattr(function, "__annotations__", {})
+    if name not in annotations:
+        return default
+    alone = types.SimpleNamespace(
+        __annotations__={name: annotations[name]}, __type_params__=getattr(function, "__type_params__", ())
+    )
+    defined_in = getattr(function, "__globals__", {})
+    return typing.get_type_hints(alone, defined_in, names, include_extras=True)[name]
 
 
 def _defined_name(function: Callable[..., Any]) -> str:
@@ -421,7 +455,7 @@ def _defined_name(function: Callable[..., Any]) -> str:
 def _result_type(function: Callable[..., Any], names: dict[str, Any]) -> Any:
     """The type for results: the return annotation; `None` without a usable one."""
     try:
-        kind = typing.get_type_hints(function, localns=names, include_extras=True).get("return")
+        kind = _annotation(function, "return", names, None)
     except Exception:  # for example, a name imported only for type checkers
         return None
     if kind in (None, type(None), Any) or not convertible(kind):

@@ -107,15 +107,15 @@ class _FileLock:
         self.release()
         self._refuse_other_names()
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | BINARY, 0o644)
+            file = self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | BINARY, 0o644)
+            _open.add(self)
             try:
                 self._lock(file)
             except BaseException:
-                os.close(file)
+                self._close()
                 raise
         except OSError as error:
             raise folder_failure(error, self._address) from error
-        self._file = file
         if not self.check():  # the file was deleted meanwhile: lock the new one
             self.acquire()
 
@@ -167,9 +167,34 @@ class _FileLock:
 
     def release(self) -> None:
         if self._file is not None:
-            file, self._file = self._file, None
-            self._show(file, "")
+            try:
+                self._show(self._file, "")
+            finally:
+                self._close()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: close its copy of the file. The lock belongs to the open file, so a child that
+        outlives its parent would keep it."""
+        self._close()
+
+    def _close(self) -> None:
+        _open.discard(self)
+        file, self._file = self._file, None
+        if file is not None:
             os.close(file)
+
+
+_open: set[_FileLock] = set()
+"""The locks whose file this process has open."""
+
+
+def _leave_to_parent() -> None:
+    for inherited in list(_open):
+        inherited.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _me() -> str:

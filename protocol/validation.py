@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
@@ -70,7 +69,8 @@ def check_seconds(what: str, value: object, default: float) -> float:
     """Return a duration in seconds: `None` means the default, `math.inf` no limit. Raises `Invalid`."""
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
+    # NaN is not `>= 0`. `math.isnan` would refuse an integer that is too large for a float.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise Invalid(
             f"{what} must be a number of seconds, 0 or more (got {shown(value)})",
             value=shown(value),
@@ -153,7 +153,7 @@ def check_load(load: object) -> float:
     """Return the load of a worker: any number that grows with its work."""
     if isinstance(load, bool) or not isinstance(load, int | float):
         raise Invalid(f"load must be a number (got {shown(load)})", value=shown(load))
-    if not (math.isfinite(load) and 0 <= load <= _HIGHEST_LOAD):
+    if not 0 <= load <= _HIGHEST_LOAD:  # NaN is not between them, either
         raise Invalid(f"load must be between 0 and {_HIGHEST_LOAD:g} (got {shown(load)})", value=shown(load))
     return float(load)
 

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 import trio
+
+from ...protocol.errors import Unavailable
 
 T = TypeVar("T")
 
@@ -33,6 +36,7 @@ class Portal:
         self._nursery = nursery
         self._closed_error = closed_error
         self._closed = False
+        self._process = os.getpid()
         self._calls: dict[_Call[Any], None] = {}
         self._idle = trio.lowlevel.ParkingLot()
 
@@ -42,6 +46,11 @@ class Portal:
         A cancel of the calling task cancels the function, and is raised when the function has ended. As
         usual in asyncio, a result that arrives at the same time is lost.
         """
+        if os.getpid() != self._process:  # a forked child has no trio thread that could reply
+            raise Unavailable(
+                f"this call belongs to process {self._process}, which has forked: open an engine or a client "
+                "in each process"
+            )
         call = _Call(function, self._token)
         try:
             self._token.run_sync_soon(self._begin, call)

@@ -463,7 +463,7 @@ class _Events:
                 if self._filter is None or self._filter.passes(event):
                     return event
             try:
-                self._taken = await self._cursor.take()
+                taken = await self._cursor.take()
             except FellBehind:
                 try:
                     snapshot = await self._engine.snapshot()
@@ -471,9 +471,9 @@ class _Events:
                     raise StopAsyncIteration from None
                 self._cursor.seq = snapshot.seq
                 return snapshot
-            if not self._taken:
+            if not taken:
                 raise StopAsyncIteration
-            self._taken.reverse()
+            self._taken = [*reversed(taken), *self._taken]  # meanwhile, another task can have taken events
 
     def at_hand(self) -> list[Event]:
         """The next events that are available without waiting, for readers that take several in one call."""

@@ -150,10 +150,8 @@ class Cursor:
     async def take(self, most: int = 256) -> list[Published]:
         """Wait for the next events; returns none only when the stream has ended. Raises `FellBehind`."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        events = self._stream.between(self.seq, most)
-        if not events:
+        while not (events := self._stream.between(self.seq, most)):  # again if another task took them
             if not await self._stream.wait_beyond(self.seq):
                 return []
-            events = self._stream.between(self.seq, most)
         self.seq += len(events)
         return events

@@ -164,9 +164,14 @@ class Interrupts:
                 if interrupt.answer is not None:
                     interrupt.answer.set(message.data)
                 return "resolved"
-        number = message.interrupt.rpartition(".")[2]
-        asked = number.isdecimal() and 1 <= int(number) <= self._opened
-        return "already_resolved" if asked else "not_found"
+        return "already_resolved" if self._was_opened(message.interrupt) else "not_found"
+
+    def _was_opened(self, id: str) -> bool:
+        """Whether this run has opened an interrupt with this id, which a client can have made up."""
+        number = id.rpartition(".")[2]
+        if len(number) > len(str(self._opened)) or not number.isdecimal():
+            return False  # checked before the conversion, which refuses very long numbers
+        return 1 <= int(number) <= self._opened
 
     def on_deadline(self, now: float) -> Generator[Change, Outcome, None]:
         """Close the interrupts whose deadline has passed."""

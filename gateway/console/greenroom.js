@@ -577,6 +577,18 @@ function predicate(filter) {
   return (event) => wanted.every(([field, values]) => event[field] === undefined || values.has(event[field]));
 }
 
+/** A command as JSON. JSON.stringify alone would replace NaN by null, which removes a limit or means a default. */
+function encoded(command) {
+  try {
+    return JSON.stringify(command, (key, value) => {
+      if (typeof value !== "bigint" && (typeof value !== "number" || Number.isFinite(value))) return value;
+      throw new TypeError(`${key}: ${value} is not a JSON value; use another number, null or a string`);
+    });
+  } catch (error) {
+    throw new GreenroomError("invalid", `${command.type}: ${error.message}`);
+  }
+}
+
 function checkListener(method, listener) {
   if (typeof listener === "function") return;
   throw new GreenroomError("invalid", `${method}: the listener must be a function (got ${shown(listener)})`);
@@ -1044,6 +1056,7 @@ export class Client {
       }
       const id = this.#number++;
       const call = { command: { ...command, id }, repeatable, resolve, reject, sent: false, parts: [] };
+      call.text = encoded(call.command); // before the client keeps the call: it sends what it keeps on each connection
       this.#calls.set(id, call);
       if (this.connected) this.#send(call);
       else this.#waitForConnection(call);
@@ -1066,7 +1079,7 @@ export class Client {
 
   #send(call) {
     clearTimeout(call.timer);
-    const text = JSON.stringify(call.command);
+    const { text } = call;
     const limit = this.#welcome.limits.max_message_bytes ?? Infinity;
     if (text.length * 3 > limit) {
       const size = new TextEncoder().encode(text).length;
@@ -1232,6 +1245,7 @@ export class Client {
       const subscribe = { ...this.#subscription(this.#received), id: this.#number++ };
       this.#calls.set(subscribe.id, {
         command: subscribe,
+        text: encoded(subscribe),
         repeatable: false,
         resolve: () => this.#filter && this.#readyWhenCaughtUp(),
         reject: () => {},

@@ -7,12 +7,15 @@ problems, and each library sees only one event loop in its thread.
 The thread starts with the block and has ended when the block has been left, by whatever cause: a cancel, an
 error, Ctrl-C. If the program destroys the block instead (it stops its loop and closes it), the engine shuts
 down immediately, and the exit of the interpreter waits for that.
+
+The block belongs to the process that entered it. A forked child has no such thread: its exit does not wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -84,6 +87,7 @@ class _Block(Generic[T]):
         self._ended = False
         self._failure: BaseException | None = None
         self._left = False
+        self._process = os.getpid()
         self._interrupted = False
         self._token: trio.lowlevel.TrioToken | None = None
         self._leaving = trio.Event()
@@ -125,6 +129,8 @@ class _Block(Generic[T]):
     def leave(self, *, immediately: bool) -> None:
         """Leave the block in trio; `immediately` cancels it. Can be called from any thread."""
         self._immediately = self._immediately or immediately
+        if self._has_forked():
+            return
         if self._token is None:
             return  # trio is still starting, and will check `_immediately`
         try:
@@ -151,8 +157,13 @@ class _Block(Generic[T]):
 
     def _at_exit(self) -> None:
         """The interpreter exits, and the block was not left."""
-        self.leave(immediately=True)
-        self._thread.join()
+        if not self._has_forked():
+            self.leave(immediately=True)
+            self._thread.join()
+
+    def _has_forked(self) -> bool:
+        """Whether this is a forked child of the process that entered the block."""
+        return os.getpid() != self._process
 
     # In the thread.
 

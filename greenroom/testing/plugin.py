@@ -41,19 +41,32 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.Fix
     """Refuse a test of another kind than `greenroom_engine` serves, before pytest gives it an iterator."""
     if fixturedef.argname != "greenroom_engine" or fixturedef.func.__module__ != __name__:
         return
+    refusal = _refusal(request)
+    if refusal is None:
+        return
+    try:
+        pytest.fail(refusal, pytrace=False)
+    except pytest.fail.Exception as error:
+        # As pytest does for a fixture that fails. Otherwise it does not finish the fixture after this test,
+        # and the next test that requests the fixture fails without a message.
+        fixturedef.cached_result = (None, getattr(request, "param", None), (error, error.__traceback__))
+        raise
+
+
+def _refusal(request: pytest.FixtureRequest) -> str | None:
+    """Why a test can't have `greenroom_engine`, with the remedy; `None` if it can."""
     if not request.config.pluginmanager.hasplugin("trio"):
-        pytest.fail(
+        return (
             "fixture 'greenroom_engine' requires pytest-trio, which is not installed or not active: run "
-            "`pip install pytest-trio`. An asyncio test uses the fixture 'greenroom_aio_engine'.",
-            pytrace=False,
+            "`pip install pytest-trio`. An asyncio test uses the fixture 'greenroom_aio_engine'."
         )
     if request.node.get_closest_marker("trio") is None:
-        pytest.fail(
+        return (
             f"fixture 'greenroom_engine' requires a trio test, and {request.node.name!r} is none: mark it "
             "with @pytest.mark.trio, or set `trio_mode = true` in the configuration of pytest. An asyncio "
-            "test uses the fixture 'greenroom_aio_engine'.",
-            pytrace=False,
+            "test uses the fixture 'greenroom_aio_engine'."
         )
+    return None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import subprocess
 import sys
@@ -335,4 +336,40 @@ def test_a_task_that_is_in_the_block_when_the_program_returns_leaves_it():
         """,
     )
     assert ended.stdout == "executing\nbody ended\nreturned\n", ended.stderr
+    assert ended.returncode == 0, ended.stderr
+
+
+FORKING = """
+import asyncio, os, signal, sys, warnings
+from greenroom import Jobs, aio
+
+warnings.simplefilter("ignore")
+loop = asyncio.new_event_loop()
+block = aio.open_engine(Jobs(), "memory:")
+engine = loop.run_until_complete(block.__aenter__())
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    try:
+        asyncio.run(engine.snapshot())
+    except Exception as error:
+        print(type(error).__name__, str(error).replace(str(os.getppid()), "P"), flush=True)
+    sys.exit(3)
+_, status = os.waitpid(child, 0)
+snapshot = loop.run_until_complete(engine.snapshot())
+print("child:", os.waitstatus_to_exitcode(status), "engine:", snapshot.seq)
+loop.run_until_complete(block.__aexit__(None, None, None))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_in_a_forked_child_a_call_is_refused_and_the_exit_does_not_wait():
+    ended = subprocess.run(
+        [sys.executable, "-c", FORKING], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ended.stdout.splitlines() == [
+        "Unavailable this call belongs to process P, which has forked: "
+        "open an engine or a client in each process",
+        "child: 3 engine: 0",
+    ], ended.stderr
     assert ended.returncode == 0, ended.stderr

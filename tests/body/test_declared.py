@@ -4,6 +4,7 @@ converted."""
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -223,3 +224,74 @@ async def test_a_result_that_is_neither_json_nor_an_object_fails_the_run(
 
     with pytest.raises(RunFailed, match=r"result\S*: .* is not a JSON value"):
         await result_of(work, jobs)
+
+
+if TYPE_CHECKING:
+    from greenroom import Run as RunOfTypeCheckers
+
+
+async def test_only_the_annotations_of_the_parameters_and_of_the_result_are_evaluated():
+    jobs = Jobs()
+
+    @jobs.job
+    async def mirror(run: RunOfTypeCheckers, params: Mirror) -> Summary:
+        assert isinstance(params, Mirror)
+        return Summary(3)
+
+    @jobs.job
+    async def unreadable_result(run: Run, params: Mirror) -> Decimal:
+        return params.url  # type: ignore[return-value]  # the annotation is for type checkers
+
+    assert await result_of(mirror, jobs, {"url": "a"}) == Summary(3)
+    assert await result_of(unreadable_result, jobs, {"url": "a"}) == "a"
+
+
+class Mirrors:
+    host: str = "example.org"
+
+    async def __call__(self, run: Run, params: Mirror) -> Summary:
+        return Summary(len(params.url))
+
+    async def with_prefix(self, prefix: str, run: Run, params: Mirror) -> Summary:
+        return Summary(len(prefix + params.url))
+
+
+@pytest.mark.parametrize(
+    ("function", "pages"),
+    [
+        (Mirrors(), 3),
+        (functools.partial(Mirrors().with_prefix, "12"), 5),
+        (functools.partial(functools.partial(Mirrors.with_prefix, Mirrors()), "12"), 5),
+    ],
+    ids=["object", "partial", "partial of a partial"],
+)
+async def test_an_object_and_a_partial_function_have_their_annotations(
+    function: Callable[..., Any], pages: int
+):
+    jobs = Jobs()
+    declared = jobs.job("mirror")(function)
+    assert await result_of(declared, jobs, {"url": "abc"}) == Summary(pages)
+    with pytest.raises(Invalid, match="url"):
+        await result_of(declared, jobs, {"url": 3})
+
+
+async def test_a_parameter_with_a_default_that_is_passed_by_keyword_is_not_for_the_run():
+    jobs = Jobs()
+
+    @jobs.job
+    async def limited(run: Run, *, most: int = 4) -> int:
+        return most
+
+    assert await result_of(limited, jobs) == 4
+    with pytest.raises(
+        Invalid, match=r"its function is called without keywords: remove the \* before params"
+    ):
+
+        @jobs.job
+        async def keyword(run: Run, *, params: Mirror) -> None: ...
+
+
+@pytest.mark.parametrize("attempts", [0, 1.5, "3", True, None])
+def test_attempts_that_are_no_positive_integer_are_refused(attempts: Any):
+    with pytest.raises(Invalid, match="max_attempts must be an integer, at least 1"):
+        Jobs().job("x", max_attempts=attempts)(lambda run: None)

@@ -712,3 +712,13 @@ async def test_a_kept_answer_releases_no_slot(autojump_clock):
         history = await engine.history(ticket.id)
     waits = [e for e in history if e.type == "run_state_changed" and e.waiting_for == "answer"]
     assert len(waits) == 1
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "2", "0", "-1", "1.0", "x", ""])
+async def test_an_answer_under_an_id_that_the_run_never_gave_is_not_found(number, autojump_clock):
+    async with open_engine(with_body(ask), store="memory:") as engine:
+        ticket = await engine.submit("work", handle="alice")
+        interrupt = await interrupt_of(engine, ticket)
+        assert await engine.answer(f"{ticket.id}.{number}", "no") == "not_found"
+        assert await engine.answer(interrupt, "yes") == "resolved"
+        assert await ticket.result() == "yes"

@@ -172,3 +172,32 @@ async def test_every_listener_receives_the_changes_in_order_and_until_it_is_remo
         "removed": [],
         "logged": ["in the listener"] * 4,
     }
+
+
+async def test_a_command_that_cannot_be_encoded_does_not_prevent_the_next_connections():
+    program = """
+        const client = await connect(argument);
+        const options = { handle: "alice", params: { a: 1n } };
+        const { message } = await client.submit("add", options).catch((error) => error);
+        const back = new Promise((resolve) => {
+            client.onConnection(({ status }) => status === "connected" && resolve());
+        });
+        await client.setParams("cut me", {}).catch(() => {}); // the reply may be lost with the connection
+        await back;
+        await client.setParams("again", {});
+        client.close();
+        answer(message);
+    """
+    async with serving() as (engine, gateway, _), proxy(gateway.port) as between:
+        found: list[str] = []
+
+        async def run() -> None:
+            found.append(await run_node(program, f"ws://127.0.0.1:{between.port}"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            async for event in engine.events():
+                if getattr(event, "handle", None) == "cut me":
+                    break
+            between.cut()
+    assert found == ["submit: a: 1 is not a JSON value; use another number, null or a string"]

@@ -191,3 +191,39 @@ async def test_connect_refuses_an_invalid_option_before_it_connects(options: str
     code, told = await run_node(program)
     assert code == "invalid"
     assert told.startswith(message)
+
+
+async def test_a_value_that_json_cannot_represent_is_refused_and_changes_nothing():
+    program = """
+        const client = await connect(argument);
+        await client.setConcurrency("x", 7);
+        const cyclic = {};
+        cyclic.itself = cyclic;
+        const calls = [
+            () => client.setConcurrency("x", NaN),
+            () => client.setConcurrency("x", Infinity),
+            () => client.setMaxConcurrent(10n),
+            () => client.submit("add", { handle: "alice", params: { a: NaN, b: 1 } }),
+            () => client.submit("add", { handle: "alice", params: { a: 1, b: 1 }, runTimeout: NaN }),
+            () => client.submit("add", { handle: "alice", params: cyclic }),
+        ];
+        const errors = [];
+        for (const call of calls) await call().catch((error) => errors.push([error.code, error.message]));
+        const { lanes, runs } = await client.snapshot();
+        client.close();
+        answer({ errors, limit: lanes.x.limit, runs });
+    """
+    async with serving() as (_, _, url):
+        found = await run_node(program, url)
+    *numbers, [code, cyclic] = found["errors"]
+    remedy = "is not a JSON value; use another number, null or a string"
+    assert numbers == [
+        ["invalid", f"set_concurrency: limit: NaN {remedy}"],
+        ["invalid", f"set_concurrency: limit: Infinity {remedy}"],
+        ["invalid", f"set_max_concurrent: limit: 10 {remedy}"],
+        ["invalid", f"submit: a: NaN {remedy}"],
+        ["invalid", f"submit: run_timeout: NaN {remedy}"],
+    ]
+    assert code == "invalid"
+    assert cyclic.startswith("submit: Converting circular structure to JSON")
+    assert (found["limit"], found["runs"]) == (7, {})

@@ -33,6 +33,25 @@ async def hold():
 trio.run(hold)
 """
 
+FORK = """
+import os, sys, trio
+from greenroom.persistence.locks import StoreLock
+
+async def hold():
+    lock = StoreLock(sys.argv[1])
+    await lock.acquire()
+    if os.fork() == 0:
+        print("forked", flush=True)
+        sys.stdin.read()
+        os._exit(0)
+    if sys.argv[2] == "release":
+        await lock.release()
+    await trio.sleep_forever()
+
+trio.run(hold)
+"""
+"""A process that holds the lock, and its child, which ends with the input."""
+
 
 async def refusal(url: str) -> str:
     with pytest.raises(Conflict) as caught:
@@ -255,3 +274,34 @@ async def test_without_its_server_a_lock_is_not_held_and_cannot_be_acquired(serv
 async def test_a_wrong_password_is_not_reported_as_a_conflict(server: Server):
     with pytest.raises(StoreBroken, match="user name or password is wrong"):
         await StoreLock(server.url("whatever", password="guess")).acquire()
+
+
+async def acquire_soon(url: str) -> None:
+    with trio.fail_after(60):
+        while True:
+            try:
+                await StoreLock(url).acquire()
+            except Conflict:
+                await trio.sleep(0.01)
+            else:
+                return
+
+
+@pytest.mark.parametrize("end", ["release", "kill"])
+def test_a_forked_child_does_not_keep_the_lock_of_its_parent(end: str, tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/x.db"
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", FORK, url, end],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as parent:
+        try:
+            assert parent.stdout is not None
+            assert parent.stdout.readline() == "forked\n"
+            if end == "kill":
+                trio.run(refusal, url)  # the child has not released the lock of its parent, either
+                parent.kill()
+            trio.run(acquire_soon, url)
+        finally:
+            parent.kill()

@@ -269,6 +269,28 @@ async def test_a_reader_that_falls_out_of_the_ring_while_it_reads_misses_nothing
         assert state == last
 
 
+async def test_tasks_that_share_an_iterator_receive_each_event_once(bodies, autojump_clock):
+    received: list[int] = []
+    ended: list[int] = []
+
+    async def read(events: AsyncIterator[Event | Snapshot]) -> None:
+        async for event in events:
+            received.append(event.seq)
+        ended.append(len(received))
+
+    async with open_engine(bodies.jobs, "memory:") as engine, trio.open_nursery() as nursery:
+        first = (await engine.snapshot()).seq
+        events = engine.events()
+        for _ in range(3):
+            nursery.start_soon(read, events)
+        for _ in range(5):
+            await some_events(engine, 4)
+            await trio.testing.wait_all_tasks_blocked()
+        assert sorted(received) == list(range(first + 1, first + 21))
+        assert ended == []
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_seq_before_the_ring_starts_with_a_snapshot(bodies, autojump_clock):
     async with open_engine(bodies.jobs, "memory:") as engine:
         seq = (await engine.snapshot()).seq

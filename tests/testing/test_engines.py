@@ -219,3 +219,14 @@ def test_an_engine_is_closed_in_order_and_its_options_are_those_of_open_engine(t
     """,
     )
     assert "2 passed" in shown
+
+
+def test_every_test_that_is_refused_gets_the_remedy(tmp_path: Path):
+    tests = """
+    def test_one(greenroom_engine): ...
+    def test_two(greenroom_engine): ...
+    """
+    shown = pytest_in(tmp_path, test_it=tests)
+    assert "requires a trio test, and 'test_one' is none" in shown
+    assert "requires a trio test, and 'test_two' is none" in shown
+    assert "2 errors" in shown
