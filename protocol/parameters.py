@@ -50,7 +50,7 @@ def check_params(value: Any, kind: Any) -> list[str]:
         found = chain(_misfits(given, kind, "params"), _unknown_keys(given, kind, "params"))
     mistakes = list(islice(found, _MAX_MISTAKES + 1))
     if len(mistakes) > _MAX_MISTAKES:
-        mistakes[_MAX_MISTAKES] = "params: further mistakes are not listed"
+        mistakes[_MAX_MISTAKES] = "params: further errors are not listed"
     return mistakes
 
 

@@ -161,7 +161,7 @@ class NodeContext(Generic[N]):
 
 
 def is_cancelled() -> bool:
-    """Whether the current scope is cancelled. The exception can't show it: branches wrap it in a group."""
+    """Whether the current scope is cancelled. The exception cannot show it: branches wrap it in a group."""
     return trio.current_effective_deadline() == -math.inf
 
 

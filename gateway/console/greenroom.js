@@ -1142,7 +1142,7 @@ export class Client {
       if (this.#token !== null) socket.send(JSON.stringify({ type: "auth", token: this.#token, id: 0 }));
       else socket.send(JSON.stringify({ type: "unsubscribe", id: 0 })); // a gateway that requires a token refuses it
     };
-    // A page can't send pings. After a quiet time, the client sends a command to see whether the gateway replies.
+    // A page cannot send pings. After a quiet time, the client sends a command to see whether the gateway replies.
     let quiet = 0;
     const watch = setInterval(() => {
       quiet += 1;
@@ -1178,7 +1178,7 @@ export class Client {
   #lost(why, opened) {
     this.#socket = null;
     if (!opened && !this.#reached && !this.#failure && withSlash(this.#url) !== this.#url) {
-      // A proxy may pass on only `prefix/`. A page can't see the status of the refusal, so it tries both.
+      // A proxy may pass on only `prefix/`. A page cannot see the status of the refusal, so it tries both.
       this.#slashed = !this.#slashed;
       if (this.#slashed) return this.#open();
     }
@@ -1186,7 +1186,7 @@ export class Client {
     this.#parts = [];
     if (this.#failure) return;
     if (!this.#ready.done) {
-      this.#fail(() => new GreenroomError("unavailable", `can't connect to ${this.#url}: ${why}`));
+      this.#fail(() => new GreenroomError("unavailable", `cannot connect to ${this.#url}: ${why}`));
       return;
     }
     for (const [id, call] of this.#calls) {

@@ -1,6 +1,6 @@
 """The types of the protocol in TypeScript, for `console/greenroom.d.ts`.
 
-Events, records and error codes are derived from the Python types, so that the two can't disagree.
+Events, records and error codes are derived from the Python types, so that the two cannot disagree.
 `python -m greenroom.gateway.description.typescript gateway/console/greenroom.d.ts` rewrites that part of the
 file. The part above the marker is written by hand.
 """

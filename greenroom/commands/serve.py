@@ -95,5 +95,5 @@ def serve(file: str | None, accept_store: bool, **given: Any) -> None:
     jobs = check_together(read)
     begin_logs(read.config.logs)
     if jobs is None:
-        logger.warning("no jobs configured: only flows can run, and they can't call local functions")
+        logger.warning("no jobs configured: only flows can run, and they cannot call local functions")
     sys.exit(trio.run(Server(jobs or Jobs(), read, reread, accept_store=accept_store).run))

@@ -103,7 +103,7 @@ def rendered(faults: list[Fault]) -> list[str]:
     different = list(dict.fromkeys(faults))
     messages = [f"{written_path(keys) or 'definition'}: {text}" for keys, text in different[:MAX_MISTAKES]]
     if len(different) > MAX_MISTAKES:
-        messages.append("definition: further mistakes are not listed")
+        messages.append("definition: further errors are not listed")
     return messages
 
 

@@ -93,7 +93,7 @@ def test_parameters_can_be_single_json_or_on_standard_input(handle: str):
     assert json.loads(result.stdout) == given
     assert "--params is not valid JSON" in refusal("submit", "quick", "-H", handle, "--params", "{", code=2)
     assert "NAME=VALUE" in refusal("submit", "quick", "-H", handle, "-p", "n", code=2)
-    assert "can't be combined with" in refusal(
+    assert "cannot be combined with" in refusal(
         "submit", "quick", "-H", handle, "-p", "n=1", "--params", "{}", code=2
     )
 
@@ -159,7 +159,8 @@ def test_an_interrupt_is_answered_by_its_key(handle: str):
     )
     assert as_json("answer", handle, "true", "--key", "1") == {"outcome": "resolved"}
     assert said("watch", run) == "true"
-    assert "is not a pending run or a handle with one" in refusal("answer", handle, "1", "--key", "1")
+    refused = refusal("answer", handle, "1", "--key", "1")
+    assert "is neither a pending run nor a handle with an active run" in refused
 
 
 def _until_asked(run: str) -> list[str]:
@@ -286,7 +287,7 @@ def test_the_state_is_the_whole_snapshot_or_a_summary():
     assert said("state").startswith("server     http://127.0.0.1:")
 
 
-# Who may, and what can't be done.
+# Who may, and what cannot be done.
 
 
 def test_no_server_ends_a_command_with_3(monkeypatch: pytest.MonkeyPatch):

@@ -74,7 +74,7 @@ async def test_the_table_of_metrics_is_what_the_gateway_gives():
     assert {name: kind for name, kind, _ in table} == {
         name: kind for name, kind in given.items() if not name.endswith("_created")
     }
-    counted = set(re.findall(r"^(\w+)[{ ]", exposition, re.MULTILINE))  # what only events bring isn't yet
+    counted = set(re.findall(r"^(\w+)[{ ]", exposition, re.MULTILINE))  # what only events bring is not yet
     assert {name: label for name, _, label in table if name in counted} == {
         name: labels.get(name, "") for name, _, _ in table if name in counted
     }

@@ -115,7 +115,9 @@ def test_errors_that_only_the_server_detects_look_like_other_errors():
     Path("script.yaml").write_text(SCRIPT, encoding="utf-8")
     refused = greenroom("flow", "publish", "script.yaml", code=2).stderr.splitlines()
     assert refused[0] == "Error: 1 error in the definition:"
-    assert refused[1].startswith("script.yaml: nodes.cat.exec_type: scripts are not allowed here")
+    assert refused[1].startswith(
+        "script.yaml: nodes.cat.exec_type: scripts are not allowed: allow_scripts is off"
+    )
 
 
 def test_scripts_run_where_the_server_was_started_with_the_flag(

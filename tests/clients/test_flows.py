@@ -112,7 +112,7 @@ async def test_a_flows_run_can_be_named_by_its_handle(engine: RunEngine):
     assert (await ticket.result())["got"] == 1
     with pytest.raises(errors.NoActiveRun):
         await engine.signal("alice", "flag", 1)
-    with pytest.raises(errors.NotFound, match='no run of a flow has the id "alice"'):
+    with pytest.raises(errors.NotFound, match='flow run "alice" not found'):
         await engine.flows.task("alice")
 
 

@@ -131,7 +131,7 @@ async def test_a_gateway_that_cannot_be_reached_ends_the_first_attempt():
     """
     statuses, code, message = await run_node(program, "ws://127.0.0.1:1")
     assert (statuses, code) == (["connecting", "closed"], "unavailable")
-    assert message.startswith("can't connect to ws://127.0.0.1:1: ")
+    assert message.startswith("cannot connect to ws://127.0.0.1:1: ")
 
 
 async def test_every_listener_receives_the_changes_in_order_and_until_it_is_removed():

@@ -216,9 +216,9 @@ async def test_a_handle_whose_runs_have_ended_has_no_active_run(engine: RunEngin
             errors.NoActiveRun, match=f'"alice" has no .* last one, {ticket.id}, is succeeded'
         ):
             await act()
-    with pytest.raises(errors.NoActiveRun, match='"alice" is not a pending run or a handle'):
+    with pytest.raises(errors.NoActiveRun, match='"alice" is neither a pending run nor a handle'):
         await engine.inject("alice", "hello")
-    with pytest.raises(errors.NoActiveRun, match='"alice" is not a pending run or a handle'):
+    with pytest.raises(errors.NoActiveRun, match='"alice" is neither a pending run nor a handle'):
         await engine.answer("alice", "yes", key="a")
     assert await engine.answer("alice", "yes") == "not_found"
 
@@ -436,7 +436,7 @@ REFUSED: dict[str, Refusal] = {
     "inject into nobody": lambda e, t, o: e.inject("nobody", "hello"),
     "inject into an ended run": lambda e, t, o: e.inject(o, "hello"),
     "inject no JSON": lambda e, t, o: e.inject("busy", b"hello"),
-    "inject while it doesn't stream": lambda e, t, o: e.inject("stream", "hello"),
+    "inject while it does not stream": lambda e, t, o: e.inject("stream", "hello"),
     "answer no JSON": lambda e, t, o: e.answer("nobody.1", {1: 2}),
     "locked draft": lambda e, t, o: e.set_params("busy", {"a": 1}),
     "draft of nobody": lambda e, t, o: e.set_params("", {"a": 1}),

@@ -442,7 +442,7 @@ def test_a_mistake_in_a_node_is_reported_with_its_path(fields: Any, error: str):
 def test_at_most_a_hundred_mistakes_are_reported():
     found = errors(flow(**{f"n{number}": {"kind": "x"} for number in range(500)}))
     assert len(found) == 101
-    assert found[-1] == "definition: further mistakes are not listed"
+    assert found[-1] == "definition: further errors are not listed"
 
 
 def test_reading_a_definition_with_mistakes_raises_with_all_of_them():

@@ -1,4 +1,4 @@
-"""Expressions: their three forms, their meaning, and that they can't have side effects."""
+"""Expressions: their three forms, their meaning, and that they cannot have side effects."""
 
 from typing import Any
 

@@ -50,7 +50,7 @@ Gone = (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError)
 
 @lru_cache(maxsize=512)
 def decoded(codec: Codec, payload: bytes) -> Any:
-    """A message; many clients get the same bytes, and what they hold doesn't change."""
+    """A message; many clients get the same bytes, and what they hold does not change."""
     return codec.decode(payload, ServerMessage)
 
 

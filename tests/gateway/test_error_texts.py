@@ -128,7 +128,7 @@ class Checked:
         self.faults = ""
 
     async def _state(self) -> tuple[set[str], Any]:
-        """The runs there are, and all else that commands change and time doesn't."""
+        """The runs there are, and all else that commands change and time does not."""
         now, (_, flows) = await self._engine.snapshot(), await self._engine.flows.list()
         limits = {name: lane.limit for name, lane in now.lanes.items() if lane.limit != default_limit(name)}
         workers = [(worker.id, worker.load) for worker in await self._engine.workers.list()]

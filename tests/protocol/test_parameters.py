@@ -278,7 +278,7 @@ def test_only_the_first_hundred_mistakes_are_reported():
     mistakes = check_params({"numbers": ["x"] * 200_000, "nothing": 1}, Everything)
     assert len(mistakes) == 101
     assert mistakes[99] == 'params.numbers[99]: expected integer, got string "x"'
-    assert mistakes[100] == "params: further mistakes are not listed"
+    assert mistakes[100] == "params: further errors are not listed"
 
 
 class Box(msgspec.Struct):
