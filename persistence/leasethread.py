@@ -79,7 +79,7 @@ class FileConnection:
                 uri=True,
                 timeout=self._patience,
                 isolation_level=None,
-                check_same_thread=False,  # `abort` comes from another thread
+                check_same_thread=False,  # `abort` is called in another thread
             )
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("PRAGMA wal_autocheckpoint=0")

@@ -50,7 +50,7 @@ class Flows:
     # Flows and versions.
 
     async def check(self, definition: Mapping[str, Any] | str) -> Checked:
-        """Check a definition (an object, or a string of JSON or YAML); returns all mistakes and warnings."""
+        """Check a definition (an object, or a string of JSON or YAML); returns all errors and warnings."""
         # Imported on demand: many engines never check a definition.
         from ...protocol.flow.check import check
 
@@ -74,7 +74,7 @@ class Flows:
         by: str = "app",
     ) -> VersionRow:
         """Add a version to the flow of this name, and create the flow if necessary. Raises `Invalid`, with
-        all mistakes in `details.errors`, if the definition has any."""
+        all errors in `details.errors`, if the definition has any."""
         check_name("name", name)
         return await self._add(name, definition, version, status, by, make=True)
 

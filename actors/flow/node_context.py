@@ -139,7 +139,7 @@ class NodeContext(Generic[N]):
         return since
 
     def is_due(self, until: float | None) -> bool:
-        """Whether a time has come, by the clock or because the run was woken for it. In the second case the
+        """Whether a time has passed, by the clock or because the run was woken for it. In the second case the
         clock may have been set back since."""
         if until is None:
             return False

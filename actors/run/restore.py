@@ -1,8 +1,8 @@
 """Restore a run after a restart: its state, whether it may continue, and what it waits for.
 
 Its last body ended with the process, or because the engine lost its lease; both are handled the same way. If
-the job may continue, the run waits for whatever that body waited for, and then requests a slot for a new
-body. Otherwise the run ends.
+the job may continue, the run waits for the condition that this body waited for, and then requests a slot for
+a new body. Otherwise the run ends.
 """
 
 from __future__ import annotations

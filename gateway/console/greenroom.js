@@ -795,7 +795,7 @@ export class Client {
    * The states, by `status`:
    * - `connecting`: the first attempt to connect. Only a listener that was passed to `connect` receives it.
    * - `connected`: the gateway accepted the connection. Missed events follow.
-   * - `reconnecting`: the connection was lost, or an attempt to reconnect failed. `reason` says why. The attempt
+   * - `reconnecting`: the connection was lost, or an attempt to reconnect failed. `reason` is the cause. The attempt
    *   with the number `attempt`, which is 1 after each loss, begins at `retryAt` (milliseconds, as `Date.now()`).
    * - `closed`: final. `error` is null after `close()`; otherwise it is what `connect` and all commands reject with.
    */
@@ -806,7 +806,7 @@ export class Client {
     return () => void this.#connectionListeners.delete(entry);
   }
 
-  /** Close the connection for good: commands without a reply reject, iterators end. */
+  /** Close the connection permanently: commands without a reply reject, iterators end. */
   close() {
     this.#closed = true;
     this.#fail(() => new GreenroomError("unavailable", "client is closed"));

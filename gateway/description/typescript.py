@@ -50,7 +50,7 @@ def protocol_types() -> str:
     parts = [
         _union("ErrorCode", "The code of an error; see docs/reference/errors.md.", codes),
         *(_declaration(kind) for kind in found.values()),
-        _union("GreenroomEvent", "Any event; `type` says which.", events),
+        _union("GreenroomEvent", "Any event; `type` names its kind.", events),
     ]
     return "\n".join(parts)
 
