@@ -1,5 +1,5 @@
-"""Tokens that are limited to handles, lanes and jobs: what their callers can do, what they see, and what they
-cannot find out."""
+"""Tokens that are limited to handles, lanes and jobs: what their callers can do and see, and what is
+hidden."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def refusal(talk: Talk, type: str, **fields: Any) -> str:
 # The file.
 
 
-def test_limits_stand_in_the_file_and_are_read_again(tmp_path):
+def test_limits_are_in_the_file_and_are_read_again(tmp_path):
     file = tmp_path / "tokens"
     token = add_token(
         file, "me", Role.OPERATOR, handles=["al ice/*", "50%"], lanes=["main"], jobs=["a", "b*"]
@@ -129,7 +129,7 @@ async def test_a_file_that_others_can_access_is_refused_and_the_old_tokens_stay_
     assert len(list(Tokens.load(file))) == 2
 
 
-# What they may do.
+# Permitted commands.
 
 
 async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens):
@@ -337,7 +337,7 @@ async def test_a_conflict_does_not_reveal_a_run_of_another_job(home, tokens):
     await home.engine.cancel(first.id)
 
 
-# What they see.
+# Visible runs.
 
 
 async def populate(home: House) -> None:
@@ -391,7 +391,7 @@ async def test_state_snapshots_and_lists_contain_only_permitted_runs(home, token
 
 
 @pytest.mark.parametrize("name", list(MAKE))
-async def test_folding_the_events_gives_the_snapshot_and_nothing_of_others_comes(home, tokens, name):
+async def test_folding_the_events_gives_the_snapshot_and_contains_no_other_runs(home, tokens, name):
     async with home.socket(headers=header(tokens, name)) as talk:
         before = msgspec.convert((await talk.call("snapshot"))["snapshot"], Snapshot)
         await talk.call("subscribe", after=before.seq, epoch=before.epoch)
