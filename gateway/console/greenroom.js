@@ -809,7 +809,7 @@ export class Client {
   /** Close the connection permanently: commands without a reply reject, iterators end. */
   close() {
     this.#closed = true;
-    this.#fail(() => new GreenroomError("unavailable", "client is closed"));
+    this.#fail(() => new GreenroomError("unavailable", "the client is closed"));
     this.#socket?.close(1000);
   }
 
@@ -1032,7 +1032,7 @@ export class Client {
 
   #mustFollow() {
     if (this.state === null) {
-      throw new GreenroomError("invalid", "this client does not follow the events; connect without follow: false");
+      throw new GreenroomError("invalid", "this client does not follow events: connect without follow: false");
     }
   }
 
@@ -1186,7 +1186,7 @@ export class Client {
     this.#parts = [];
     if (this.#failure) return;
     if (!this.#ready.done) {
-      this.#fail(() => new GreenroomError("unavailable", `cannot connect to ${this.#url}: ${why}`));
+      this.#fail(() => new GreenroomError("unavailable", `connection to ${this.#url} failed: ${why}`));
       return;
     }
     for (const [id, call] of this.#calls) {

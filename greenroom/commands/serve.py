@@ -42,7 +42,7 @@ _FLAGS = {
 @click.command()
 @click.argument("jobs", metavar="[MODULE:JOBS]", required=False)
 @file_option
-@click.option("--store", metavar="URL", help="The URL of the store.")
+@click.option("--store", metavar="URL", help="The address of the store.")
 @click.option("--max-concurrent", type=int, metavar="N", help="The global limit of executing runs.")
 @click.option("--lane", multiple=True, metavar="NAME=N", help="The limit of a lane; repeatable.")
 @click.option("--data-dir", metavar="DIR", help="The folder for files of runs.")

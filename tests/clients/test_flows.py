@@ -224,7 +224,7 @@ REFUSED: dict[str, Refusal] = {
     "start on an empty handle": lambda e: e.flows.start("waits", handle=" "),
     "start on a busy handle": lambda e: e.flows.start("waits", handle="busy"),
     "start with an empty request id": lambda e: e.flows.start("waits", request_id=""),
-    "start with a negative time-out": lambda e: e.flows.start("waits", deadline=-1),
+    "start with a negative timeout": lambda e: e.flows.start("waits", deadline=-1),
     "no task": lambda e: e.flows.task("nope"),
     "tasks of a strange status": lambda e: e.flows.tasks(status="happy"),
     "tasks of strange statuses": lambda e: e.flows.tasks(status=5),  # type: ignore[arg-type]

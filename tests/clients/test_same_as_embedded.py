@@ -163,7 +163,7 @@ async def test_a_run_that_waits_longer_than_queue_timeout_times_out(engine: RunE
 
 
 @on_each
-async def test_an_infinite_time_out_is_none(engine: RunEngine, time_jumps: bool):
+async def test_an_infinite_timeout_is_none(engine: RunEngine, time_jumps: bool):
     ticket = await engine.submit("wait", handle="alice", params={}, run_timeout=math.inf, warn_after=math.inf)
     assert not await ticket.wait(timeout=5000 if time_jumps else 5)
 
@@ -412,8 +412,8 @@ REFUSED: dict[str, Refusal] = {
     "lane": lambda e, t, o: e.submit("wait", handle="x", params={}, lane="a\nb"),
     "on_conflict": lambda e, t, o: e.submit("wait", handle="x", params={}, on_conflict="fight"),  # type: ignore[arg-type]
     "request id": lambda e, t, o: e.submit("wait", handle="x", params={}, request_id=""),
-    "negative time-out": lambda e, t, o: e.submit("wait", handle="x", params={}, run_timeout=-1),
-    "time-out that is no number": lambda e, t, o: e.submit("wait", handle="x", params={}, deadline="none"),  # type: ignore[arg-type]
+    "negative timeout": lambda e, t, o: e.submit("wait", handle="x", params={}, run_timeout=-1),
+    "timeout that is no number": lambda e, t, o: e.submit("wait", handle="x", params={}, deadline="none"),  # type: ignore[arg-type]
     "on_wait": lambda e, t, o: e.submit("wait", handle="x", params={}, on_wait=5),  # type: ignore[arg-type]
     "busy handle": lambda e, t, o: e.submit("wait", handle="busy", params={}),
     "join another": lambda e, t, o: e.submit("wait", handle="busy", params={"a": 1}, on_conflict="join"),
