@@ -82,7 +82,7 @@ def test_the_image_serves_is_healthy_and_drains(app: Path):
     assert server.stderr is not None
     try:
         for line in server.stderr:
-            if "listens on" in json.loads(line)["message"]:
+            if "gateway listening on" in json.loads(line)["message"]:
                 break
         assert subprocess.run(check, env=environment, timeout=PATIENCE).returncode == 0
         server.send_signal(signal.SIGTERM)
