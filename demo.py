@@ -1,7 +1,8 @@
-"""See Greenroom at work: `python3 demo.py [--once]`, and its flows: `python3 demo.py flow [--once]`.
+"""A demonstration of Greenroom: `python3 demo.py [--once]`; and of its flows: `python3 demo.py flow
+[--once]`.
 
-It needs only Python. It makes `.venv` in the project's folder unless one is there, installs the project into
-it, and then becomes `greenroom demo`, or `greenroom flow demo`.
+It requires only Python. It creates `.venv` in the project's folder if there is none, installs the project
+into it, and then executes `greenroom demo`, or `greenroom flow demo`.
 """
 
 from __future__ import annotations

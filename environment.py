@@ -1,4 +1,4 @@
-"""The project's own virtual environment, made with nothing but Python.
+"""The project's virtual environment, created with Python's standard library only.
 
 `demo.py` and `python3 -m tests` call `prepare` before anything else, so it uses only the standard library.
 """
@@ -20,13 +20,13 @@ OLDEST_PYTHON = (3, 11)
 
 
 def prepare(*, tests: bool) -> Path:
-    """Have the project installed in `.venv`, with its test tools if wanted; returns the Python in there.
+    """Install the project in `.venv`, with its test tools if `tests`; returns the Python of `.venv`.
 
-    That takes no time if it has been done already and `pyproject.toml` is the same.
+    Does nothing if the installation exists and `pyproject.toml` has not changed since.
     """
     if sys.version_info < OLDEST_PYTHON:
-        sys.exit(f"Greenroom needs Python 3.11 or newer, and {sys.executable} is {sys.version.split()[0]}.")
-    # The folder counts as well: a copied `.venv` would go on importing from where it was copied from.
+        sys.exit(f"Greenroom requires Python 3.11 or newer ({sys.executable} is {sys.version.split()[0]}).")
+    # The hash includes the folder: a copied `.venv` would still import from the original folder.
     wanted = hashlib.sha256(bytes(ROOT) + (ROOT / "pyproject.toml").read_bytes()).hexdigest()
     stamps = {kind: VENV / f"installed-{kind}.sha256" for kind in ("with-tests", "alone")}
     good = [stamps["with-tests"]] if tests else list(stamps.values())
@@ -38,23 +38,23 @@ def prepare(*, tests: bool) -> Path:
 
 
 def may_install_packages() -> bool:
-    """Whether this is root on Debian or a relative of it."""
+    """Whether this is root on Debian or a distribution based on it."""
     return shutil.which("apt-get") is not None and os.geteuid() == 0
 
 
 def install_packages(*names: str) -> bool:
-    """Install packages of the system; whether that went well."""
+    """Install packages of the system; returns whether this succeeded."""
     os.environ["DEBIAN_FRONTEND"] = "noninteractive"
     return succeeds("apt-get", "update") and succeeds("apt-get", "install", "-y", *names)
 
 
 def succeeds(*command: str | Path) -> bool:
-    """Run a command; whether it went well."""
+    """Run a command; returns whether it succeeded."""
     return subprocess.run(command, check=False).returncode == 0
 
 
 def say(text: str) -> None:
-    """Tell whoever waits what is going on."""
+    """Print a progress message on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -63,26 +63,26 @@ def _make_environment() -> None:
         return
     if find_spec("ensurepip") is None:
         _install_venv_package()
-    say(f"making {VENV}")
-    # Whatever is left of an interrupted attempt is completed; only one without a Python is begun afresh.
+    say(f"creating {VENV}")
+    # An interrupted attempt is completed; only a folder without a Python is cleared first.
     if not succeeds(sys.executable, "-m", "venv", *([] if PYTHON.exists() else ["--clear"]), VENV):
-        sys.exit(f"{sys.executable} could not make {VENV}; its message stands above.")
+        sys.exit(f"{sys.executable} could not create {VENV}: see its message above")
 
 
 def _install_venv_package() -> None:
-    """Debian and its relatives ship Python without what `venv` needs, in a package of its own."""
+    """Install `venv`, which Debian and distributions based on it have in a separate package."""
     if not may_install_packages():
         sys.exit(
-            f"{sys.executable} has no ensurepip, so it can't make {VENV}. Install it "
-            "(on Debian and Ubuntu, as root: apt-get install python3-venv), then run this again."
+            f"{sys.executable} has no ensurepip, so it cannot create {VENV}: install it "
+            "(on Debian and Ubuntu, as root: apt-get install python3-venv), then run this command again"
         )
-    say("installing python3-venv, which this Python needs to make a virtual environment")
+    say("installing python3-venv, which this Python requires to create a virtual environment")
     if not install_packages("python3-venv"):
-        sys.exit("apt-get could not install python3-venv; its message stands above.")
+        sys.exit("apt-get could not install python3-venv: see its message above")
 
 
 def _install_project(tests: bool) -> None:
     what = "the project and its test tools" if tests else "the project"
     say(f"installing {what} into {VENV}")
     if not succeeds(PYTHON, "-m", "pip", "install", "--quiet", "-e", f"{ROOT}[test]" if tests else ROOT):
-        sys.exit(f"pip could not install {what}; its message stands above.")
+        sys.exit(f"pip could not install {what}: see its message above")

@@ -141,7 +141,7 @@ class RegisterForAsyncio(Protocol):
 class JobKeywords(TypedDict, total=False):
     """The options of `Jobs.job` except the name and the loop, for type checkers.
 
-    Use it to annotate a function that forwards options: otherwise a type checker can't select the overload.
+    Use it to annotate a function that forwards options: otherwise a type checker cannot select the overload.
     """
 
     lane: str
@@ -326,8 +326,8 @@ class Jobs:
         if isinstance(job, JobFunction) and not self._declares(job):
             function = function_name(job.function)
             raise Invalid(
-                f"function {function} is job {shown(name)} of other Jobs than this engine's: register it "
-                "with this engine's Jobs, or open the engine with the other Jobs",
+                f"function {function} is job {shown(name)} of another Jobs object, not of this engine's: "
+                "register it with this engine's Jobs, or open the engine with the other object",
                 value=function,
             )
         return name
@@ -337,7 +337,7 @@ class Jobs:
         return found is not None and found.declared is job
 
     def recall(self, name: str) -> Job:
-        """The job of a stored run; a placeholder, which can't be executed, if it is no longer registered."""
+        """The job of a stored run; a placeholder, which cannot be executed, if it is no longer registered."""
         job = self._jobs.get(name)
         return job if job is not None else _placeholder(name)
 

@@ -1,6 +1,6 @@
 """Accept connections, and retry when the system refuses them.
 
-A process that has reached its limit of open files can't accept: each attempt fails until a file is closed.
+A process that has reached its limit of open files cannot accept: each attempt fails until a file is closed.
 The gateway retries, and logs at most one line a second.
 """
 

@@ -74,7 +74,7 @@ class Connection:
         other."""
         self._http.finish()
         if self._session is not None:
-            self._session.end(GOING_AWAY, "the gateway is shutting down")
+            self._session.end(GOING_AWAY, "gateway is shutting down")
         else:
             self._idle.cancel()
 
@@ -147,7 +147,7 @@ class Connection:
 
 
 class _Refused(Exception):
-    """The request can't be upgraded to a WebSocket."""
+    """The request cannot be upgraded to a WebSocket."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.status)

@@ -180,7 +180,7 @@ class Gateway:
         finally:
             stream.unlisten(changed)
         for session in list(self._shared.sessions):
-            session.end(GOING_AWAY, "the engine has stopped")
+            session.end(GOING_AWAY, "engine has stopped")
 
     async def _close(self) -> None:
         self._shared.closing = True

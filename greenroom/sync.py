@@ -2,7 +2,7 @@
 
 `connect` opens one. Its connection runs in its own thread, where trio runs the client of `greenroom.connect`.
 Each call is passed to that thread and waits for the result. So any number of threads can use one client, also
-next to a running asyncio loop. This module contains no logic of its own: every method is one of
+next to a running asyncio loop. This module contains no other logic: every method is one of
 `gateway.client`.
 """
 

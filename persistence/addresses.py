@@ -224,7 +224,8 @@ def _parameters(kind: Kind, query: str) -> dict[str, Any]:
         if parameter is None or kind not in parameter.kinds:
             fit = ", ".join(name for name, known in _PARAMETERS.items() if kind in known.kinds)
             raise Invalid(
-                f"unknown parameter {key!r} (value {value!r}) of a {kind} address: expected one of {fit}",
+                f"unknown parameter {key!r} (value {value!r}) in the address of a {kind} store: "
+                f"expected one of {fit}",
                 value=value,
             )
         if key in values:

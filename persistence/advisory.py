@@ -163,7 +163,7 @@ class _PostgresqlLock:
             [key],
         ).fetchone()
         if found is None:
-            return None, "which has just ended: try again"
+            return None, "which has just ended: retry"
         pid, name, host, since = found
         words = [
             name or "unnamed application",

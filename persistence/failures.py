@@ -129,7 +129,7 @@ def folder_failure(error: OSError, address: Address) -> StoreDown | StoreBroken:
             f"cannot open the store {address}: cannot write {error.filename or folder} "
             f"({error.strerror}); the database's folder must be writable"
         )
-    return StoreDown(f"the store {address} is unavailable: {error}")
+    return StoreDown(f"the store is unavailable: {address}: {error}")
 
 
 def classify(error: BaseException) -> Sort | None:

@@ -19,7 +19,7 @@ else:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def read_at(file: int, size: int, offset: int) -> bytes:
-        """Read at most so many bytes from an offset."""
+        """Read at most `size` bytes from an offset."""
         return os.pread(file, size, offset)
 
     def write_at(file: int, data: bytes, offset: int) -> None:

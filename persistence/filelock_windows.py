@@ -1,6 +1,6 @@
-"""`filelock.py` for Windows, where nobody else can read or write the bytes that are locked.
+"""`filelock.py` for Windows, where other processes can neither read nor write locked bytes.
 
-So the locked byte is one that the file never reaches, and every program can read who holds the lock.
+So the locked byte is beyond the end of the file, and every program can read who holds the lock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def lock(file: int) -> None:
 
 
 def read_at(file: int, size: int, offset: int) -> bytes:
-    """Read at most so many bytes from an offset. Only one thread at a time can use the file."""
+    """Read at most `size` bytes from an offset. Only one thread at a time can use the file."""
     os.lseek(file, offset, os.SEEK_SET)
     return os.read(file, size)
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 _LONGEST_FOLDER = 200
 _SAFE = "@+=, ~()" if os.name == "nt" else "@+=, :~()"
-"""What a folder's name can contain besides letters and digits: on Windows, no colon."""
+"""The characters of a folder's name in addition to letters and digits; on Windows without the colon."""
 
 
 class PartFile(Protocol):

@@ -47,7 +47,7 @@ class FileWatch:
                 raise self._lost(path, "deleted or moved", outcome_known) from None
             except OSError as error:  # an error of the disk, or missing permission
                 raise StoreDown(
-                    f"the store {self._address} is unavailable: {error}", outcome_known=outcome_known
+                    f"the store is unavailable: {self._address}: {error}", outcome_known=outcome_known
                 ) from error
             if (status.st_dev, status.st_ino) != opened:
                 raise self._lost(path, "replaced by another file", outcome_known)

@@ -44,7 +44,7 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def read_holder(text: str) -> Holder:
-    """Parse the store's text; an unreadable one is a holder of which nothing is known."""
+    """Parse the store's text; an unreadable text gives a holder without any data."""
     try:
         return msgspec.json.decode(text, type=Holder)
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -96,7 +96,7 @@ def _machine() -> str:
 
 def _started(pid: int) -> int:
     """Return the process's start in ticks since the boot; -1 for a zombie, 0 if there is no such process or
-    the system does not tell."""
+    the system does not report it."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

@@ -58,13 +58,13 @@ class Do(Enum):
 
     RENEW = "renew"
     """Send a renewal."""
-    GIVE_UP = "give up"
+    ABORT = "abort"
     """The renewal in flight has timed out: close its connection."""
     CANCEL = "cancel"
     """Cancel all bodies: the lease is about to expire, or belongs to another holder."""
     END = "end"
     """The lease has expired: bodies that still execute must end now."""
-    CONTINUE = "continue"
+    RESUME = "resume"
     """The lease is good again: bodies can start."""
     STOP = "stop"
     """Another holder has the lease, or the store is damaged: the engine must stop."""
@@ -90,7 +90,7 @@ class Keeping:
         self._ends_at = math.inf  # when bodies that still execute must end
         self._renew_at = sent + ttl / 3
         self._asked: float | None = None  # when the renewal in flight was sent
-        self._gave_up = False
+        self._aborted = False
 
     @property
     def acts_until(self) -> float:
@@ -109,17 +109,17 @@ class Keeping:
             self._ends_at = max(self.until, now + self._moment)
             does.append(Do.CANCEL)
         elif self.state == "held" and isinstance(told, Asked):
-            does.append(Do.CONTINUE)
+            does.append(Do.RESUME)
         if self.state == "lapsing" and now >= self._ends_at:
             self.state = "over"
             does.append(Do.END)
         if self._asked is None:
             if self.taken is None and now >= self._renew_at:
-                self._asked, self._gave_up = now, False
+                self._asked, self._aborted = now, False
                 does.append(Do.RENEW)
-        elif not self._gave_up and now >= self._asked + self.ttl / 3:
-            self._gave_up = True
-            does.append(Do.GIVE_UP)
+        elif not self._aborted and now >= self._asked + self.ttl / 3:
+            self._aborted = True
+            does.append(Do.ABORT)
         return does
 
     def next(self) -> float:
@@ -131,7 +131,7 @@ class Keeping:
             times.append(self._ends_at)
         if self._asked is None and self.taken is None:
             times.append(self._renew_at)
-        elif self._asked is not None and not self._gave_up:
+        elif self._asked is not None and not self._aborted:
             times.append(self._asked + self.ttl / 3)
         return min(times)
 
@@ -149,5 +149,5 @@ class Keeping:
         self._renew_at = told.sent + self.ttl / 3
         if self.state != "held" and now < self.acts_until:
             self.state = "held"
-            return [Do.CONTINUE]
+            return [Do.RESUME]
         return []

@@ -79,7 +79,7 @@ class FileConnection:
                 uri=True,
                 timeout=self._patience,
                 isolation_level=None,
-                check_same_thread=False,  # `abort` comes from another thread
+                check_same_thread=False,  # `abort` is called in another thread
             )
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("PRAGMA wal_autocheckpoint=0")
@@ -233,7 +233,7 @@ class LeaseThread:
     def _carry_out(self, do: Do) -> None:
         if do is Do.RENEW:
             self._calls.put(self._clock())
-        elif do is Do.GIVE_UP:
+        elif do is Do.ABORT:
             self._renewals.abort()
         elif self._watch is not None:  # else there are no bodies yet
             if do is Do.END and self._watch.exits and (executing := self._watch.executing()):
@@ -257,7 +257,7 @@ def notify(watch: LeaseWatch, do: Do, keeping: Keeping) -> None:
         watch.lease_lapses(keeping.taken or keeping.why)
     elif do is Do.END:
         watch.lease_over(watch.executing())
-    elif do is Do.CONTINUE:
+    elif do is Do.RESUME:
         watch.lease_renewed()
     elif do is Do.STOP:
         watch.lease_lost(keeping.taken or keeping.why)

@@ -116,7 +116,7 @@ class _FileLock:
                 raise
         except OSError as error:
             raise folder_failure(error, self._address) from error
-        if not self.check():  # the file was deleted meanwhile: lock the new one
+        if not self.check():  # the file was deleted before the lock was taken: lock the new one
             self.acquire()
 
     def _refuse_other_names(self) -> None:

@@ -165,7 +165,7 @@ class EngineLease:
                 for do in keeping.turn(self._clock(), received):
                     if do is Do.RENEW:
                         renewal.begin(self._clock())
-                    elif do is Do.GIVE_UP:
+                    elif do is Do.ABORT:
                         renewal.give_up()
                     elif self._watch is not None:
                         notify(self._watch, do, keeping)

@@ -1,4 +1,4 @@
-"""The base of all commands of clients: an id, and time-outs that JSON can represent."""
+"""The base of all commands of clients: an id, and timeouts that JSON can represent."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Id = str | int
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Timeout = Seconds | Annotated[str, msgspec.Meta(pattern="^none$")] | None
-"""A time-out on the wire: seconds, `"none"` for no limit, null for the default."""
+"""A timeout on the wire: seconds, `"none"` for no limit, null for the default."""
 
 
 def timeout_from_wire(timeout: Timeout) -> float | None:
-    """Return the engine's form of a time-out: seconds, `math.inf` for no limit, `None` for the default."""
+    """Return the engine's form of a timeout: seconds, `math.inf` for no limit, `None` for the default."""
     return math.inf if isinstance(timeout, str) else timeout
 
 
 def timeout_to_wire(timeout: float | None) -> Timeout:
-    """Return the wire's form of a time-out."""
+    """Return the wire's form of a timeout."""
     return "none" if timeout == math.inf else timeout
 
 

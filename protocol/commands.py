@@ -5,7 +5,7 @@ reply (`ok` or `error`) has the same `id`, and is sent after the changes are com
 command have the names and defaults of the engine's methods. Only the form of a message is checked here; the
 engine checks the rest, for example whether a run exists.
 
-JSON has no infinity: a time-out is a number of seconds, null for the default, or "none" for no limit.
+JSON has no infinity: a timeout is a number of seconds, null for the default, or "none" for no limit.
 """
 
 from __future__ import annotations

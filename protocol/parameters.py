@@ -1,4 +1,4 @@
-"""Check and convert the parameters and results of jobs, and report all mistakes together.
+"""Check and convert the parameters and results of jobs, and report all errors together.
 
 A job declares the type of its parameters by the annotation of its second parameter, here called `kind`: a
 msgspec Struct, an attrs class, a dataclass, a TypedDict, a dict, `Any`, or `None` for a job without
@@ -7,7 +7,7 @@ parameters. The engine keeps and shows parameters as plain JSON values. So there
 `convert_params` converts them for a body. Results have two steps: `plain_result` makes plain what a body
 returns, and `convert_result` converts it for a caller that knows the type.
 
-msgspec checks the values, strictly (a str is not accepted as an int). It stops at the first mistake and
+msgspec checks the values, strictly (a str is not accepted as an int). It stops at the first error and
 ignores unknown keys, most of which are misspelt. So an invalid value is walked through here, part by part.
 """
 
@@ -39,9 +39,9 @@ _NO_VALUE = object()
 
 
 def check_params(value: Any, kind: Any) -> list[str]:
-    """Return the mistakes of `value`, a JSON value, as parameters of type `kind`; each with its path.
+    """Return the errors of `value`, a JSON value, as parameters of type `kind`; each with its path.
 
-    Of more than a hundred mistakes, only the first hundred are returned, and a note about the rest.
+    Of more than a hundred errors, only the first hundred are returned, and a note about the rest.
     """
     if kind is None or kind is NoneType:
         found = _not_accepted(value)
@@ -50,7 +50,7 @@ def check_params(value: Any, kind: Any) -> list[str]:
         found = chain(_misfits(given, kind, "params"), _unknown_keys(given, kind, "params"))
     mistakes = list(islice(found, _MAX_MISTAKES + 1))
     if len(mistakes) > _MAX_MISTAKES:
-        mistakes[_MAX_MISTAKES] = "params: further mistakes are not listed"
+        mistakes[_MAX_MISTAKES] = "params: further errors are not listed"
     return mistakes
 
 
@@ -122,7 +122,7 @@ def _convert(value: Any, kind: Any) -> Any:
 
 
 def _misfit(value: Any, kind: Any) -> str | None:
-    """Return the first mistake that msgspec or a class reports for `value`, without the path of `value`."""
+    """Return the first error that msgspec or a class reports for `value`, without the path of `value`."""
     try:
         _convert(value, kind)
     except msgspec.ValidationError as error:
@@ -155,7 +155,7 @@ def _choices(kind: Any) -> list[Any]:
 
 
 def _not_accepted(value: Any) -> Iterator[str]:
-    """Yield the mistakes of parameters for a job that takes none."""
+    """Yield the errors of parameters for a job that takes none."""
     if isinstance(value, dict):
         for key in value:
             yield f"{child_path('params', key)}: unknown field; this job takes no parameters"

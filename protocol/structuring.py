@@ -1,7 +1,7 @@
-"""Mistakes that cattrs finds in configuration and flow definitions, with their paths.
+"""Errors that cattrs finds in configuration and flow definitions, with their paths.
 
 cattrs structures these values into attrs classes and collects errors in a tree of exceptions. `faults_in`
-reads that tree. A hook that found more than one mistake raises `Several`.
+reads that tree. A hook that found more than one error raises `Several`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Keys = tuple[str | int, ...]
 """The place of a part of a value: the keys and indexes that lead to it."""
 
 Fault = tuple[Keys, str]
-"""The place of a mistake, and its text."""
+"""The place of an error, and its text."""
 
 MAX_MISTAKES = 100
-"""The maximum number of reported mistakes. A check can stop when it has found more."""
+"""The maximum number of reported errors. A check can stop when it has found more."""
 
 _LONGEST_PATH = 200
 _LONGEST_COMPARED = 60  # characters; the time of a comparison grows with their square
@@ -37,7 +37,7 @@ _MOST_NAMED = 40
 
 
 class Several(ValueError):
-    """Mistakes in the parts of one value, each with its place in it."""
+    """Errors in the parts of one value, each with its place in it."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = list(faults)
@@ -45,7 +45,7 @@ class Several(ValueError):
 
 
 def faults_in(error: BaseException, keys: Keys = ()) -> Iterator[Fault]:
-    """Yield every mistake in an error of cattrs, with the keys that lead to it."""
+    """Yield every error in an error of cattrs, with the keys that lead to it."""
     if isinstance(error, ClassValidationError | IterableValidationError):
         for inner in error.exceptions:
             yield from faults_in(inner, (*keys, *_noted(inner)))

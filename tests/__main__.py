@@ -1,13 +1,13 @@
 """Run the tests: `python3 -m tests [arguments for pytest]`.
 
-It needs only Python. It makes `.venv` in the project's folder unless one is there, installs the project with
-its test tools into it when `pyproject.toml` has changed since the last time, and then becomes pytest. As root
-on Debian, it also installs the database servers, the proxies, the shells and the browser that some tests
+It requires only Python. It creates `.venv` in the project's folder if there is none, installs the project
+with its test tools into it if `pyproject.toml` has changed since the last time, and then executes pytest. As
+root on Debian, it also installs the database servers, the proxies, the shells and the browser that some tests
 start. It also installs the npm packages `ws` and `typescript` for the JavaScript client. Tests whose programs
 are missing are skipped.
 
-Compiled modules are kept, since the tests start hundreds of processes that import the same ones: beside their
-sources, or in `.venv` where PYTHONDONTWRITEBYTECODE forbids that, as in many images for containers.
+Compiled modules are kept, because the tests start hundreds of processes that import the same modules. They
+are next to their sources, or in `.venv` if PYTHONDONTWRITEBYTECODE is set, as in many container images.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
     install_programs()
     problem = fetch_packages(python.parent.parent)
     if problem is not None:
-        say(f"{problem}. Tests that need it are skipped.")
+        say(f"{problem}; tests that need it are skipped")
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
         os.environ["PYTHONPYCACHEPREFIX"] = str(python.parent.parent / "compiled")
     os.chdir(ROOT)
@@ -47,9 +47,9 @@ def install_programs() -> None:
         if not (shutil.which(name) or Path("/usr/sbin", name).exists()):
             missing.append(name)
     if missing and may_install_packages():
-        say(f"installing {' and '.join(missing)}, which the tests start for themselves")
+        say(f"installing {' and '.join(missing)}, which some tests start")
         if not install_packages(*missing):
-            say("apt-get could not install them; its message stands above. Tests that need them are skipped.")
+            say("apt-get could not install them: see its message above; tests that need them are skipped")
 
 
 main()

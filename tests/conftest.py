@@ -1,13 +1,14 @@
-"""How Hypothesis searches: at random on a desk, and the same way each time where `CI` is set.
+"""Settings for all tests.
 
-Where mutants are tried, what fails is not made smaller: it is enough to know that it fails.
+Hypothesis searches at random; if `CI` is set, it always makes the same examples. For tests of mutants,
+failing examples are not shrunk, because only the failure matters.
 
-What was imported and collected before the first test stays, so the garbage collector needn't look through it.
+All modules and tests are loaded before the first test, so the garbage collector does not have to track them.
 
-Ctrl-C works, also where the tests are started in the background of a shell, which lets them and all that they
-start ignore it.
+Ctrl-C also works if a shell starts the tests in the background. Such a shell lets its processes ignore
+Ctrl-C.
 
-Tests that are marked as `long("VARIABLE")` are left out unless that variable of the environment says `long`.
+Tests with the mark `long("VARIABLE")` are skipped unless that environment variable is `long`.
 """
 
 import gc
@@ -19,7 +20,7 @@ from hypothesis import Phase, settings
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No deadline in either: how long one example takes says more about the machine than about the code.
+# No deadlines, because the duration of one example depends more on the machine than on the code.
 settings.register_profile("desk", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile(

@@ -1,4 +1,4 @@
-"""npm, which comes with the wheel of Node, and the npm packages that tests of the JavaScript client need."""
+"""npm from the wheel of Node, and the npm packages that tests of the JavaScript client need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def npm(environment: Path) -> list[str] | None:
 
 
 def fetch_packages(environment: Path) -> str | None:
-    """Install them in `node_modules` of an environment unless they are there; returns why that failed."""
+    """Install the missing packages in `node_modules` of an environment; returns the reason if this failed."""
     missing = [
         f"{name}@{version}"
         for name, version in PACKAGES.items()

@@ -1,11 +1,11 @@
 """Private database servers for the tests: a PostgreSQL and a MariaDB, on free ports of the loopback.
 
-The fixtures `postgresql` and `mariadb` start one each when a test first asks for it, one per worker, and end
-it with the session; they skip the test where the program is not installed. Their data lies in a temporary
-folder and is not synced to the disk, so it survives the death of the server, but not that of the machine.
+The fixtures `postgresql` and `mariadb` start a server when a test first requests it, one per pytest worker,
+and stop it at the end of the session. They skip the test if the program is not installed. The data is in a
+temporary folder and is not synced to the disk, so it survives a crash of the server, but not of the machine.
 
-A test takes a database of its own (`fresh_database`), and may stop, kill and start the server: the next
-test that asks for a database gets a server that runs.
+A test uses its own database (`fresh_database`), and can stop, kill and start the server. The next test that
+requests a database gets a running server.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ def mariadb() -> Iterator[Server]:
 
 @contextlib.contextmanager
 def _one_context_for_all() -> Iterator[None]:
-    """Have connections that name no certificates share what the driver makes to encrypt them. For each, it
-    would read all authorities that the system trusts, which takes longer than to connect, and ask none."""
+    """Let connections without certificates share one TLS context. Otherwise the driver reads all certificate
+    authorities of the system for each connection, which takes longer than connecting, and does not use
+    them."""
     kind = import_module("pymysql.connections").Connection
     make = kind._create_ssl_ctx
     shared: list[Any] = []
@@ -69,7 +70,7 @@ def _one_context_for_all() -> Iterator[None]:
         yield
 
 
-@cache  # the fixtures may be imported into several places, and must not start several servers
+@cache  # the fixtures can be imported in several modules, but must start only one server
 def _started(kind: str) -> Server:
     server = PostgreSQL() if kind == "postgresql" else MariaDB()
     try:
@@ -102,14 +103,14 @@ class Server:
             shutil.chown(path, self.owner)
 
     def url(self, database: str, *, user: str | None = None, password: str | None = None) -> str:
-        """The address of a database; of the server's own user unless told otherwise."""
+        """The address of a database; by default for the server's own user."""
         name = quote(user or self.user, safe="")
         secret = quote(self.password if password is None else password, safe="")
         return f"{self.kind}://{name}:{secret}@127.0.0.1:{self.port}/{database}"
 
     def fresh_database(self, *, like: str | None = None) -> str:
-        """The address of a new database, which is empty, or has copies of the tables of the one named: they
-        must be empty, and nobody connected. The server is started if it isn't running."""
+        """The address of a new database. It is empty, or a copy of the named database, whose tables must be
+        empty and to which no client must be connected. The server is started if it is not running."""
         if not self.is_running:
             self.start()
         name = f"fresh_{next(self._numbers)}"
@@ -121,7 +122,7 @@ class Server:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start it, with the data it had, and wait until it answers."""
+        """Start it with its existing data, and wait until it responds."""
         assert not self.is_running
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -141,25 +142,25 @@ class Server:
                 return
 
     def stop(self) -> None:
-        """End it in order; its clients lose their connections."""
+        """Stop it; its clients lose their connections."""
         self._end(self._stop_signal)
 
     def kill(self) -> None:
-        """End it like a crash: it does nothing more, and has to recover when it is started."""
+        """Kill it, as in a crash: it recovers at the next start."""
         self._end(self._kill_signal)
 
     def close(self) -> None:
-        """End it for good, and remove its folder."""
+        """Stop it permanently, and remove its folder."""
         if self.is_running:
             self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def end_sessions(self) -> None:
-        """End the connections of all clients, as an administrator may."""
+        """Close the connections of all clients, as an administrator can do."""
         raise NotImplementedError
 
     def initialize(self) -> None:
-        """Make its data."""
+        """Create its data."""
         raise NotImplementedError
 
     def execute(self, statement: str, database: str | None = None) -> list[Any]:
@@ -205,8 +206,8 @@ class Server:
 
 class PostgreSQL(Server):
     kind = "postgresql"
-    _stop_signal = signal.SIGINT  # "fast": it ends its sessions itself
-    _kill_signal = signal.SIGQUIT  # "immediate": its processes end as they stand
+    _stop_signal = signal.SIGINT  # "fast": it closes its sessions
+    _kill_signal = signal.SIGQUIT  # "immediate": its processes exit without cleanup
 
     def initialize(self) -> None:
         password = self.folder / "password"
@@ -257,7 +258,7 @@ class PostgreSQL(Server):
         return [str(self.programs / "postgres"), "-D", str(self.data), *options]
 
     def _owner(self) -> str:
-        # It refuses to run as root.
+        # PostgreSQL refuses to run as root.
         return "postgres" if os.geteuid() == 0 else super()._owner()
 
     def _find_programs(self) -> Path:
@@ -287,7 +288,7 @@ class MariaDB(Server):
     def initialize(self) -> None:
         self._run(
             *("mariadb-install-db", "--no-defaults", f"--datadir={self.data}", f"--user={self.owner}"),
-            # In the common temporary folder, its tables would bear the names of another server's.
+            # In the common temporary folder, its tables could have the names of another server's tables.
             *("--auth-root-authentication-method=normal", "--skip-test-db", f"--tmpdir={self.folder}"),
         )
         self._at_start.write_text(
@@ -299,7 +300,7 @@ class MariaDB(Server):
         connection = import_module("pymysql").connect(
             user="root", database=database, autocommit=True, ssl_disabled=True, defer_connect=True
         )
-        line = socket.socket(socket.AF_UNIX)  # which the driver would leave open if nobody listens
+        line = socket.socket(socket.AF_UNIX)  # the driver would leave it open if no server listens
         try:
             line.connect(str(self.socket))
         except OSError:
@@ -314,9 +315,9 @@ class MariaDB(Server):
         sessions = "SELECT id FROM information_schema.processlist WHERE "
         killed = [id for [id] in self.execute(f"{sessions} user = '{self.user}'")]
         for session in killed:
-            with contextlib.suppress(import_module("pymysql").err.OperationalError):  # it has ended by itself
+            with contextlib.suppress(import_module("pymysql").err.OperationalError):  # it has ended already
                 self.execute(f"KILL {session}")
-        # Only for these: whoever was cut off may have connected anew.
+        # Wait only for these: clients can have reconnected.
         while killed and self.execute(f"{sessions} id IN ({', '.join(map(str, killed))})"):
             time.sleep(0.01)
 
@@ -363,7 +364,7 @@ class MariaDB(Server):
 
 
 def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """A certificate for a host's name, which is its own authority, and its key."""
+    """A self-signed certificate for a host name, and its key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

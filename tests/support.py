@@ -16,8 +16,8 @@ from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.records import Snapshot
 
 STORES = ("memory", "sqlite")
-"""The engine's tests run once with each of these stores (see their `conftest.py`). `sqlite` is in memory, and
-uses no threads, so that mock time works."""
+"""Each test of the engine runs with each of these stores (see their `conftest.py`). `sqlite` is in memory,
+and uses no threads, so that mock time works."""
 
 _store = "memory"
 
@@ -29,7 +29,7 @@ def use_store(name: str) -> None:
 
 
 def open_engine(jobs: Jobs, store: Any = "memory:", **options: Any) -> AbstractAsyncContextManager[Engine]:
-    """An engine on the store that this run of the tests is about."""
+    """An engine on the store of this test."""
     if store == "memory:" and _store == "sqlite":
         store = SqlStore("sqlite:///:memory:", in_threads=False)
     return greenroom.open_engine(jobs, store, **options)

@@ -78,7 +78,7 @@ def test_the_table_of_a_run_names_all_of_its_fields():
 
 
 def test_the_table_of_a_snapshot_names_all_of_its_fields():
-    told = [name for field, _ in rows("events.md", "field", "what it holds") for name in names(field)]
+    told = [name for field, _ in rows("events.md", "field", "contents") for name in names(field)]
     assert told == list(records.Snapshot.__struct_fields__)
 
 

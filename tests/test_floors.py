@@ -1,7 +1,7 @@
 """The tests pass with the oldest releases that `pyproject.toml` permits (only with GREENROOM_FLOORS=long).
 
 These releases are installed in a separate virtual environment, which runs the tests that use them most. They
-are releases for the oldest Python: some of them can't be installed with a newer one.
+are releases for the oldest Python: some of them cannot be installed with a newer one.
 """
 
 from __future__ import annotations

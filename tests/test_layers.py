@@ -47,7 +47,7 @@ def faults(source: str, folders: tuple[str, ...]) -> Iterator[tuple[int, str]]:
             if FOLDERS.index(folder_of(name)) < FOLDERS.index(home):
                 yield line, f"{home}/ imports {name}, which points up to {folder_of(name)}/"
         elif home == "protocol" and top not in PURE:
-            yield line, f"protocol/ imports {name}, which isn't listed as pure"
+            yield line, f"protocol/ imports {name}, which is not listed as pure"
 
 
 def imports(source: str) -> Iterator[tuple[int, str]]:
@@ -144,7 +144,7 @@ def test_an_import_that_points_elsewhere_is_named_with_its_file(path: str, sourc
 )
 def test_protocol_may_import_neither_trio_nor_anything_that_does_io(module: str):
     assert complaints(f"import {module}", "protocol/fold.py") == [
-        f"protocol/fold.py:1: protocol/ imports {module}, which isn't listed as pure"
+        f"protocol/fold.py:1: protocol/ imports {module}, which is not listed as pure"
     ]
     assert len(complaints(f"from {module} import something", "protocol/deep/er.py")) == 1
 

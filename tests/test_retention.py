@@ -217,7 +217,7 @@ async def test_a_deleted_run_is_not_found_after_a_restart(autojump_clock: MockCl
 
 
 class FailingStore(MemoryStore):
-    """A store that can't prune for some time."""
+    """A store that cannot prune for some time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -251,7 +251,7 @@ async def test_a_file_that_cannot_be_written_does_not_delay_others(
         await trio.sleep(SHORT)
         path = folder / f"{stuck.id}.json"
         path.unlink()
-        path.mkdir()  # a directory that can't be replaced by a file
+        path.mkdir()  # a directory that cannot be replaced by a file
         bodies.end(stuck)
         await stuck.result()
         await trio.sleep(SHORT)

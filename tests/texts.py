@@ -1,4 +1,4 @@
-"""What texts for callers must not hold, whether they write JSON, YAML, TOML or a command line."""
+"""Terms of Python, which must not be in messages about JSON, YAML, TOML or command lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WRONG: list[Any] = [
 
 
 def python_in(message: str, sent: Any = None) -> str | None:
-    """What is Python's in a message about a value that was sent."""
+    """The terms of Python in a message about a value that was sent."""
     if found := PYTHON.search(message):
         return found[0]
     as_python = repr(sent)
@@ -38,7 +38,7 @@ def paths_of(value: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[st
 
 
 def replaced(value: Any, path: tuple[str | int, ...], part: Any) -> Any:
-    """A JSON value in which another part stands at a path."""
+    """A copy of a JSON value with another part at a path."""
     if not path:
         return part
     key, *below = path

@@ -162,7 +162,7 @@ class Engine:
             return await self.cancel(run.id, files, by=by)
         if not run.ended:
             raise Unavailable(f"engine is shutting down; run {run_id} resumes on restart")
-        raise Conflict(f"run {run_id} is {run.status} and can't be cancelled", run=run)
+        raise Conflict(f"run {run_id} is {run.status} and cannot be cancelled", run=run)
 
     async def inject(self, run_or_handle: str, message: Any, *, by: str = "app") -> str:
         """Send a message to a body. Returns `accepted` once it is stored; never waits for the body."""
@@ -196,7 +196,9 @@ class Engine:
 
         asked = await self._entry.look(read)
         if asked is None:
-            raise NoActiveRun(f"{shown(run_or_handle)} is not a pending run or a handle with one")
+            raise NoActiveRun(
+                f"{shown(run_or_handle)} is neither a pending run nor a handle with an active run"
+            )
         return asked.get(key)
 
     async def _answer(self, interrupt_id: str, plain: Any, by: str) -> str:
@@ -304,7 +306,7 @@ class Engine:
             raise NoActiveRun(
                 f"handle {shown(run_id)} has no active run; its last one, {last.id}, is {last.status}"
             )
-        raise NotFound(f"no run has the id {shown(run_id)}", value=run_id)
+        raise NotFound(f"run {shown(run_id)} not found", value=run_id)
 
     async def wait(self, run_id: str, timeout: float | None = 15) -> RunRecord:
         """Wait for a run, or a handle's active run; return it when it ends or after `timeout` seconds."""
@@ -374,8 +376,8 @@ class Engine:
             try:
                 filter = msgspec.convert(filter, Filter)
             except msgspec.ValidationError as error:
-                place, reason = place_and_reason(error)
-                raise Invalid(f"filter{place}: {reason}") from None
+                where, reason = place_and_reason(error)
+                raise Invalid(f"filter{where}: {reason}") from None
         return _Events(self, self._stream.cursor(self._stream.last_seq if after is None else after), filter)
 
     @property
@@ -404,17 +406,17 @@ class Engine:
 
     @property
     def store_is_down(self) -> bool:
-        """Whether the store currently can't be written, so that no runs are accepted or started."""
+        """Whether the store currently cannot be written, so that no runs are accepted or started."""
         return self._journal.store_is_down
 
     def check_ready(self) -> None:
         """Raise `Unavailable` or `Draining` if no new runs are accepted now. Does not wait for an actor."""
         if self._entry.closed:
-            raise Unavailable("the engine has stopped")
+            raise Unavailable("engine has stopped")
         if self.store_is_down:
-            raise Unavailable("the store can't be written now: try again later")
+            raise Unavailable("the store is unavailable: retry later")
         if self._journal.draining:
-            raise Draining("the engine is draining")
+            raise Draining("engine is draining and accepts no new runs: retry after it resumes")
 
     async def look(self, read: Callable[[Projection], T]) -> T:
         """Read committed state; `read` must neither keep nor change what it receives. For the gateway."""

@@ -103,7 +103,7 @@ class EntryPoint:
     def check_open(self) -> None:
         """Raise `Unavailable` if the engine has stopped. For reads from the store, which may still answer."""
         if self._closed:
-            raise Unavailable("the engine has stopped")
+            raise Unavailable("engine has stopped")
 
     async def look(self, read: Callable[[Projection], T]) -> T:
         """Read committed state. While a commit takes long, read the state before it."""
@@ -146,7 +146,8 @@ class EntryPoint:
         for reply in self._unanswered:
             reply.fail(
                 Unavailable(
-                    "the engine stopped before it replied; whether the command took effect shows on restart"
+                    "engine stopped before it replied: after the restart, check whether the command took "
+                    "effect"
                 )
             )
 

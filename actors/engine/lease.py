@@ -51,9 +51,9 @@ class Leasing:
 
     def lease_lapses(self, why: str) -> None:
         logger.error(
-            "the lease on the store expires, because it could not be renewed (%s): bodies are cancelled, "
-            "and none starts until it is renewed",
-            why or "not in time",
+            "the lease on the store is about to expire, because it could not be renewed (%s): bodies are "
+            "cancelled, and none starts until it is renewed",
+            why or "no response in time",
         )
         for execution in self._live_bodies.begun():
             execution.lapse("the engine lost its lease on the store")

@@ -79,8 +79,8 @@ async def open_engine(
     The engine refuses a store that is emptier or older than its lock file or `runs_dir` shows.
     `accept_store` opens such a store as it is.
 
-    An engine that can't renew its lease on the store cancels its bodies before the lease expires.
-    `on_lease_lost` says what happens if a body still executes then: `"cancel"` does nothing more, `"exit"`
+    An engine that cannot renew its lease on the store cancels its bodies before the lease expires.
+    `on_lease_lost` defines what happens if a body still executes then: `"cancel"` does nothing more, `"exit"`
     ends the process with code 6.
     """
     watched = clock is None and real_time()

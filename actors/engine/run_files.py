@@ -2,7 +2,7 @@
 
 One task reads events and only notes which runs changed; another task writes the latest state of those runs.
 A run that changes several times between two writes is written once. No other part of the engine waits for
-this writer, and its failures harm nothing: they are logged, and the write is retried. A file that can't be
+this writer, and its failures harm nothing: they are logged, and the write is retried. A file that cannot be
 written delays only itself.
 
 At the start, and after it has fallen behind, the writer compares the folder with the store and writes the

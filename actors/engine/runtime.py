@@ -319,7 +319,7 @@ class Runtime:
     def _refuse_callers(self) -> None:
         """Fail everything that waits for a reply: none will follow."""
         for execution in self._live_bodies:
-            execution.body.close("the engine has stopped")
+            execution.body.close("engine has stopped")
         self._entry.close()
         self._journal.close()
 
@@ -372,7 +372,7 @@ class Runtime:
     def _spawn_body(self, execution: Execution) -> None:
         self._live_bodies.add(execution)
         if self.failure is not None:
-            execution.body.close("the engine has stopped")
+            execution.body.close("engine has stopped")
         self._bodies.start_soon(execution, self._live_bodies, name=f"body of run {execution.body.id}")
 
     # Actors that the directory starts on demand.

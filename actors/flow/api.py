@@ -50,7 +50,7 @@ class Flows:
     # Flows and versions.
 
     async def check(self, definition: Mapping[str, Any] | str) -> Checked:
-        """Check a definition (an object, or a string of JSON or YAML); returns all mistakes and warnings."""
+        """Check a definition (an object, or a string of JSON or YAML); returns all errors and warnings."""
         # Imported on demand: many engines never check a definition.
         from ...protocol.flow.check import check
 
@@ -74,7 +74,7 @@ class Flows:
         by: str = "app",
     ) -> VersionRow:
         """Add a version to the flow of this name, and create the flow if necessary. Raises `Invalid`, with
-        all mistakes in `details.errors`, if the definition has any."""
+        all errors in `details.errors`, if the definition has any."""
         check_name("name", name)
         return await self._add(name, definition, version, status, by, make=True)
 
@@ -88,7 +88,7 @@ class Flows:
         by: str = "app",
     ) -> VersionRow:
         """Add a version to a flow, given by id or name. Without a number it gets the next one. A draft can be
-        replaced, a published version can't."""
+        replaced, a published version cannot."""
         check_text("flow", flow)
         return await self._add(flow, definition, version, status, by, make=False)
 
@@ -137,12 +137,12 @@ class Flows:
     async def _checked(
         self, definition: Mapping[str, Any] | str, version: int | None, status: VersionStatus
     ) -> dict[str, Any]:
-        """The definition as a plain object; raises `Invalid` if it has mistakes."""
+        """The definition as a plain object; raises `Invalid` if it has errors."""
         check_version(version)
         check_version_status(status)
         checked = await self.check(definition)
         if checked.errors:
-            raise Invalid("the definition has mistakes: " + "; ".join(checked.errors), errors=checked.errors)
+            raise Invalid("the definition is not valid: " + "; ".join(checked.errors), errors=checked.errors)
         from ...protocol.flow.documents import parse
 
         plain: dict[str, Any] = parse(definition)[0]
@@ -206,7 +206,7 @@ class Flows:
         if record is None and (active := await self._entry.active_run(run_id)) is not None:
             return await self.task(active)
         if record is None or stored is None:
-            raise NotFound(f"no run of a flow has the id {shown(run_id)}", value=run_id)
+            raise NotFound(f"flow run {shown(run_id)} not found", value=run_id)
         requests = await self._store.request_ids([run_id])
         return await self._task(record, stored, await self._versions_of([stored.state]), requests)
 
@@ -246,7 +246,7 @@ class Flows:
         if not rows and await self._store.flow(run_id) is None:
             if (active := await self._entry.active_run(run_id)) is not None and active != run_id:
                 return await self.node_runs(active, after=after, limit=limit)
-            raise NotFound(f"no run of a flow has the id {shown(run_id)}", value=run_id)
+            raise NotFound(f"flow run {shown(run_id)} not found", value=run_id)
         return rows
 
     async def _versions_of(self, states: Iterable[FlowState]) -> dict[str, tuple[FlowRow, VersionRow]]:

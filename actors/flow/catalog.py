@@ -169,7 +169,7 @@ class Catalog(Actor):
             before = versions.get(number)
         if before is not None and before.status == "published":
             raise Conflict(
-                f"version {number} of flow {shown(flow.name)} is published and can't be changed: "
+                f"version {number} of flow {shown(flow.name)} is published and cannot be changed: "
                 "omit the number to create the next version",
                 version=before.id,
             )

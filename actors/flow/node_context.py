@@ -139,7 +139,7 @@ class NodeContext(Generic[N]):
         return since
 
     def is_due(self, until: float | None) -> bool:
-        """Whether a time has come, by the clock or because the run was woken for it. In the second case the
+        """Whether a time has passed, by the clock or because the run was woken for it. In the second case the
         clock may have been set back since."""
         if until is None:
             return False
@@ -161,7 +161,7 @@ class NodeContext(Generic[N]):
 
 
 def is_cancelled() -> bool:
-    """Whether the current scope is cancelled. The exception can't show it: branches wrap it in a group."""
+    """Whether the current scope is cancelled. The exception cannot show it: branches wrap it in a group."""
     return trio.current_effective_deadline() == -math.inf
 
 

@@ -18,7 +18,7 @@ _MAX_STDERR = 1000
 
 
 async def run_script(script: Script, given: Any, max_bytes: int) -> Any:
-    """Run a script to its end, or kill it when cancelled. Raises `OSError` if it can't be run or fails."""
+    """Run a script to its end, or kill it when cancelled. Raises `OSError` if it cannot be run or fails."""
     output: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
     async with trio.open_nursery() as nursery:
         process: trio.Process = await nursery.start(_start, [script.cmd, *script.args])

@@ -24,7 +24,7 @@ async def current_state(stored: StoredFlow, graphs: Graphs, max_bytes: int) -> W
     for _, signal in stored.signals:
         try:
             parse_target(signal["key"]).set(state.frame.shared, signal["value"])
-        except Invalid:  # the value can't be stored at this path; the walk will log that
+        except Invalid:  # the value cannot be stored at this path; the walk will log that
             continue
     ended = [row for row in stored.later if row.branch is not None and row.last]
     if ended:

@@ -287,7 +287,7 @@ class Walk:
             for shared in self._levels():
                 try:
                     target.set(shared, copied(signal.value))
-                except Invalid as error:  # the value can't be stored at this path
+                except Invalid as error:  # the value cannot be stored at this path
                     text = f"signal {shown(signal.key)} could not be stored in shared: {error.message}"
                     about = self.body.about()
                     self.body.mention(

@@ -35,7 +35,7 @@ class Change(msgspec.Struct):
     After the commit, `notify` are delivered before the change is visible to others, and `ended` is sent to
     the supervisor. `notify_on_refusal` are delivered if the change was refused. `notify_run` sends the run's
     actor `Committed` in both cases. `watch` is answered when the run has ended. `submission` is marked as
-    `over` when this change ends it, or if the change `creates` the run and it can't be stored. `reply` is
+    `over` when this change ends it, or if the change `creates` the run and it cannot be stored. `reply` is
     answered with `answer` or, without one and after a refusal, with the `Outcome`.
     """
 

@@ -167,7 +167,7 @@ class Journal(Actor):
             await trio.lowlevel.checkpoint()
             more = self.channel.receive_all_nowait()
             self._receive(more)
-            taken += len(more)  # counts all messages, so that a stream of queries can't delay the commit
+            taken += len(more)  # counts all messages, so that a stream of queries cannot delay the commit
             quiet = 0 if more else quiet + 1
 
     def job_of(self, run: str) -> str | None:

@@ -73,4 +73,4 @@ class WatchEnd(msgspec.Struct):
 
 def unavailable() -> Unavailable:
     """The error for submissions while the store is down."""
-    return Unavailable("the store is unavailable and nothing was changed: try again later")
+    return Unavailable("the store is unavailable and nothing was changed: retry later")

@@ -161,7 +161,7 @@ class Run:
                 yield
 
     async def end_interactive(self) -> None:
-        """Begin post-processing: from now on the run accepts no messages and can't be cancelled."""
+        """Begin post-processing: from now on the run accepts no messages and cannot be cancelled."""
         await self._body.check_open()
         await self._body.ask_actor(Flag("interactive", False, Reply()))
 

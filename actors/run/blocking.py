@@ -123,7 +123,7 @@ class BlockingRun:
 
     @contextmanager
     def compacting(self) -> Iterator[None]:
-        """See `Run.compacting`; without a timeout, because a thread can't be interrupted."""
+        """See `Run.compacting`; without a timeout, because a thread cannot be interrupted."""
         with _blocking(body_of(self._run).phase("compacting")):
             yield
 

@@ -56,9 +56,9 @@ class MessageGate(msgspec.Struct, gc=False):
                 "body since a restart"
             )
         if self.accepts == "streaming" and not (self.streaming or self.awaited):
-            return NotStreaming(f"run {id} accepts messages only while it streams: try again later")
+            return NotStreaming(f"run {id} accepts messages only while it streams: retry later")
         if self.compacting:
-            return Compacting(f"run {id} is compacting and accepts no messages: try again later")
+            return Compacting(f"run {id} is compacting and accepts no messages: retry later")
         if len(self.waiting) >= MAX_MESSAGES:
-            return QueueFull(f"run {id} already has {MAX_MESSAGES} waiting messages: try again later")
+            return QueueFull(f"run {id} already has {MAX_MESSAGES} waiting messages: retry later")
         return None

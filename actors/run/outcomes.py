@@ -1,7 +1,7 @@
 """How a run continues when its body has ended: it ends, is retried, or is suspended until the next start.
 
-If the body ended by itself, its return value or exception decides. If the body was requested to end, the
-verdict of that request decides, unless the body had finished before it noticed the request.
+If the body was not requested to end, its return value or exception decides. Otherwise the verdict of that
+request decides, unless the body had finished before it noticed the request.
 """
 
 from __future__ import annotations

@@ -190,9 +190,7 @@ def signal(run: RunState, message: SendSignal) -> Steps:
             Conflict(f"run {run.id} of job {shown(job.name)} accepts no signals: only flows do")
         )
     elif (len(run.inbox) if body is None else body.untaken) >= MAX_MESSAGES:
-        message.reply.fail(
-            QueueFull(f"run {run.id} already has {MAX_MESSAGES} waiting signals: try again later")
-        )
+        message.reply.fail(QueueFull(f"run {run.id} already has {MAX_MESSAGES} waiting signals: retry later"))
     else:
         event = RunSignal(by=message.by, key=message.key, value=message.value, **run.submission.about())
         outcome = yield Change((event,), run=run.id, expect=PENDING, notify_run=True)

@@ -1,8 +1,8 @@
 """Restore a run after a restart: its state, whether it may continue, and what it waits for.
 
 Its last body ended with the process, or because the engine lost its lease; both are handled the same way. If
-the job may continue, the run waits for whatever that body waited for, and then requests a slot for a new
-body. Otherwise the run ends.
+the job may continue, the run waits for the condition that this body waited for, and then requests a slot for
+a new body. Otherwise the run ends.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _continue_or_end(run: RunState, message: Recover) -> Steps:
     stored, job = run.submission.stored, run.submission.job
     assert stored is not None, "only a run that was stored can be recovered"
     record = stored.record
-    may_go_on = job.resumable or record.attempt < job.max_attempts
+    may_continue = job.resumable or record.attempt < job.max_attempts
     if run.status is Status.CANCELLING or run.files_doomed:
         run.orphans = message.children
         if run.status is Status.RUNNING:  # a start was committed before the cancel
@@ -98,7 +98,7 @@ def _continue_or_end(run: RunState, message: Recover) -> Steps:
         yield from end(run, Status.CANCELLED, reason=record.reason)
     elif run.status is Status.SUSPENDED and not job.registered:
         yield from end(run, Status.REJECTED, reason="unknown_job", error=unknown_job(job.name))
-    elif not may_go_on or not job.registered:
+    elif not may_continue or not job.registered:
         why = unknown_job(job.name) if not job.registered else "the process ended while the run executed"
         yield from end(run, Status.FAILED, reason="crashed", error=why)
     elif message.deaths >= MOST_DEATHS:

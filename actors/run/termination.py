@@ -1,4 +1,4 @@
-"""How a run ends: by a cancel, a deadline, the engine's shutdown, or because it can't be started.
+"""How a run ends: by a cancel, a deadline, the engine's shutdown, or because it cannot be started.
 
 If there is a body, it is requested to end, and a *verdict* records how the run continues afterwards
 (`outcomes.py`). A body that does not end within its grace is abandoned, and the run ends without it. Every
@@ -57,7 +57,7 @@ def cancel(run: RunState, message: Cancel) -> Steps:
     elif not run.gate.interactive:
         run.no_retry = run.no_retry or message.reason in ("replaced", "parent_cancelled")
         message.reply.fail(
-            NotInteractive(f"run {run.id} is in post-processing and can't be cancelled: wait for its end")
+            NotInteractive(f"run {run.id} is in post-processing and cannot be cancelled: wait for its end")
         )
     else:
         yield from _cancel_body(run, message)
@@ -68,7 +68,7 @@ def _refuse_cancel(run: RunState, message: Cancel) -> None:
 
     def refuse(committed: Projection) -> NoReturn:
         record = committed.runs.get(id)
-        raise Conflict(f"run {id} is {status} and can't be cancelled", run=record)
+        raise Conflict(f"run {id} is {status} and cannot be cancelled", run=record)
 
     run.effects.tell("journal", "", Look(refuse, message.reply))
 
@@ -189,8 +189,8 @@ def abandon(run: RunState) -> None:
     assert verdict is not None, "the timer is set with a verdict"
     run.abandoned = True
     logger.error(
-        "run %s of job %r on handle %r is abandoned: its body did not end within the grace after a request "
-        "to end (%s, grace %g s) and still executes",
+        "run %s of job %r on handle %r is abandoned: its body was requested to end (%s), did not end within "
+        "its grace of %g s, and still executes",
         run.id,
         submission.job.name,
         submission.handle,

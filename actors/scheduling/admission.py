@@ -161,12 +161,12 @@ class Admission:
     def _refusal(self, submission: Submission) -> GreenroomError | None:
         # The child of an executing run is accepted: without the child, that run could not finish.
         if self._holding() and not submission.terms.ancestors:
-            return Draining("engine is draining and accepts no new runs: try again after it resumes")
+            return Draining("engine is draining and accepts no new runs: retry after it resumes")
         if submission.id in self.pending:
             return Internal(f"run id {submission.id} already exists: the source of run ids is not unique")
         if len(self.pending) >= self._max_pending:
             return QueueFull(
-                f"{len(self.pending)} runs are pending, the maximum (max_pending): try again later",
+                f"{len(self.pending)} runs are pending, which is the limit (max_pending): retry later",
                 max_pending=self._max_pending,
             )
         return None

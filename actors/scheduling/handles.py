@@ -170,7 +170,7 @@ class Handles:
         return self._waiting.get(name, {})
 
     def locked(self, name: str) -> HandleLocked | None:
-        """The error if a handle's draft can't be changed, else `None`."""
+        """The error if a handle's draft cannot be changed, else `None`."""
         holder = self.taken_by(name)
         if holder is None:
             return None

@@ -280,7 +280,7 @@ class SupervisorMachine:
     def _enter(self, message: Enter) -> None:
         submission = self.pending.get(message.run)
         if submission is None or submission.over or message.run in self.order.executing:
-            return  # it has a slot; if it can't use the slot, it releases it and requests another
+            return  # it has a slot; if it cannot use the slot, it releases it and requests another
         self.order.leave(message.run, submission.lane)
         if message.new_place:
             self._admission.draw_place_again(submission)
@@ -375,7 +375,9 @@ class SupervisorMachine:
         elif self.handles.taken_by(target) is not None or self.handles.waiting(target):
             message.reply.fail(NoActiveRun(f"handle {shown(target)} has no active run"))
         else:
-            message.reply.fail(NoActiveRun(f"{shown(target)} is not a pending run or a handle with one"))
+            message.reply.fail(
+                NoActiveRun(f"{shown(target)} is neither a pending run nor a handle with an active run")
+            )
 
     def _set_params(self, message: SetParams) -> None:
         locked = self.handles.locked(message.handle)

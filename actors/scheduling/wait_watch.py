@@ -28,7 +28,7 @@ class WaitWatch:
             heappush(self._due, (due, submission.id))
 
     def watch_again(self, submission: Submission, at: float) -> None:
-        """Watch a run again: it is not committed, so it can't be reported yet."""
+        """Watch a run again: it is not committed, so it cannot be reported yet."""
         self._watched[submission.id] = submission
         heappush(self._due, (at, submission.id))
 

@@ -196,4 +196,4 @@ class Workers:
 
 def _refuse_url(url: str, refusal: str | None) -> None:
     if refusal is not None:
-        raise Invalid(f"url {shown(url)} can't be used for a worker: {refusal}", value=shown(url))
+        raise Invalid(f"url {shown(url)} cannot be used for a worker: {refusal}", value=shown(url))

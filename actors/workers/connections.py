@@ -56,7 +56,7 @@ class Connections:
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 if _is_shortage(error):
                     raise PushFailed(
-                        "overloaded", f"this machine can't open another connection: {_text(error)}"
+                        "overloaded", f"this machine cannot open another connection: {_text(error)}"
                     ) from error
                 raise PushFailed("unreachable", f"connection failed: {_text(error)}") from error
             except (httpcore.NetworkError, httpcore.ProtocolError) as error:

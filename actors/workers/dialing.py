@@ -95,5 +95,5 @@ async def _addresses(host: str, port: int) -> list[str]:
     try:
         found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise httpcore.ConnectError(f"{host!r} can't be resolved: {error}") from error
+        raise httpcore.ConnectError(f"{host!r} cannot be resolved: {error}") from error
     return list(dict.fromkeys(str(address[0]) for *_, address in found))

@@ -153,7 +153,7 @@ class Registry(Actor):
             return
         if not self._offline_since:
             raise QueueFull(
-                f"worker {shown(id)} can't be registered: the limit of {MAX_WORKERS:,} workers is reached, "
+                f"worker {shown(id)} cannot be registered: the limit of {MAX_WORKERS:,} workers is reached, "
                 "and all of them are online",
                 limit=MAX_WORKERS,
             )

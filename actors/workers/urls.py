@@ -45,7 +45,7 @@ def _fault(url: str) -> str | None:
     if not parts.hostname or not all(1 <= len(label) <= 63 for label in _labels(parts.hostname)):
         return "has no valid host"
     if port == 0:
-        return "has the port 0, which can't be called"
+        return "has the port 0, which cannot be called"
     if "@" in parts.netloc:
         return "contains a user name or a password, which every client could read"
     if "?" in url or "#" in url:

@@ -67,7 +67,7 @@ def _lead(link: re.Match[str], page: str, source: str, root: str) -> str:
     path, anchor = link[1], link[2] or ""
     target = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
     if ":" in path or not (ROOT / target).exists():
-        return link[0]  # an address, or a mistake that MkDocs reports
+        return link[0]  # an address, or an error that MkDocs reports
     found, _, within = _place(target).partition("#")
     if not found:
         return f"{root}/{target}{anchor}"

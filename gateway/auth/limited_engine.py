@@ -50,7 +50,7 @@ class LimitedEngine(_Denied):
 
     async def get_run(self, run_id: str) -> RunRecord:
         """One run. Raises `NotFound` also for a run that the token does not permit."""
-        unknown = NotFound(f"no run has the id {shown(run_id)}", value=run_id)
+        unknown = NotFound(f"run {shown(run_id)} not found", value=run_id)
         try:
             run = await self._engine.get_run(run_id)
         except NoActiveRun:  # a handle, which the token may not permit
@@ -83,7 +83,9 @@ class LimitedEngine(_Denied):
                 self._scope.check_whole_handle(run_or_handle)  # any run that is active then receives it
             elif not self._scope.sees(run):
                 self._scope.check_whole_handle(run_or_handle)
-                raise NoActiveRun(f"{shown(run_or_handle)} is not a pending run or a handle with one")
+                raise NoActiveRun(
+                    f"{shown(run_or_handle)} is neither a pending run nor a handle with an active run"
+                )
         return await self._engine.inject(run_or_handle, message, by=by)
 
     async def answer(self, interrupt_id: str, data: Any, *, key: str | None = None, by: str = "app") -> str:
@@ -96,7 +98,9 @@ class LimitedEngine(_Denied):
         except (NotFound, NoActiveRun):
             if key is None:
                 return "not_found"
-            raise NoActiveRun(f"{shown(interrupt_id)} is not a pending run or a handle with one") from None
+            raise NoActiveRun(
+                f"{shown(interrupt_id)} is neither a pending run nor a handle with an active run"
+            ) from None
         return await self._engine.answer(run.id, data, key=key, by=by)
 
     # New runs.
@@ -171,7 +175,7 @@ class LimitedEngine(_Denied):
 
 class _LimitedFlows(_Denied):
     """The methods of `Flows` that a limited token can use. Runs of flows are runs of the job `flow`. A caller
-    that can start flows can read all of them; a limited token can't change flows."""
+    that can start flows can read all of them; a limited token cannot change flows."""
 
     def __init__(self, engine: Engine, scope: Scope, limited: LimitedEngine) -> None:
         super().__init__(scope)
@@ -212,12 +216,12 @@ class _LimitedFlows(_Denied):
         try:
             return (await self._limited.get_run(run_id)).id
         except (NotFound, NoActiveRun):
-            raise NotFound(f"no run of a flow has the id {shown(run_id)}", value=run_id) from None
+            raise NotFound(f"flow run {shown(run_id)} not found", value=run_id) from None
 
 
 @asynccontextmanager
 async def hiding_foreign_runs(scope: Scope) -> AsyncIterator[None]:
-    """Remove runs that the caller can't see from the details of an error."""
+    """Remove runs that the caller cannot see from the details of an error."""
     try:
         yield
     except GreenroomError as error:

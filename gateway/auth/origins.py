@@ -2,7 +2,7 @@
 
 Any web page can send requests to a gateway on the user's own machine; the browser names the page in
 `Origin`. With DNS rebinding, a page's host name resolves to 127.0.0.1, so that its requests to the gateway
-look same-origin; then `Host` contains that name. A numeric address can't be rebound, so it is accepted.
+look same-origin; then `Host` contains that name. A numeric address cannot be rebound, so it is accepted.
 """
 
 from __future__ import annotations

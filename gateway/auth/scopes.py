@@ -1,8 +1,8 @@
 """The limits of a token: patterns of handles, lanes and jobs.
 
 Its caller can see and change only runs that match all of them. A run that does not match is `not_found`, so
-that ids can't be probed. A handle, lane or job in a command that does not match is `forbidden`, and the error
-contains what the token lacks.
+that ids cannot be probed. A handle, lane or job in a command that does not match is `forbidden`, and the
+error contains what the token lacks.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _check(what: str, allowed: Patterns | None, name: str) -> None:
 
 
 def without_foreign_runs(details: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
-    """The details of an error, without runs that the caller can't see."""
+    """The details of an error, without runs that the caller cannot see."""
     return {
         name: value
         for name, value in details.items()

@@ -128,8 +128,8 @@ class Stranger:
         if index is None:
             return None
         return RateLimited(
-            f"limit exceeded: without a token, {where} can use at most {most[index]:g} {_UNITS[index]}, and "
-            "a tenth of it more each second; send a token first, or wait",
+            f"limit exceeded: without a token, {where} can use at most {most[index]:g} {_UNITS[index]}, plus "
+            "a tenth of that per second; send a token first, or wait",
             limit=_NAMES[index],
             retry_after=1,
         )

@@ -1,4 +1,4 @@
-"""One-time tickets for `EventSource`, which can't send a header.
+"""One-time tickets for `EventSource`, which cannot send a header.
 
 A client with a token requests a ticket, which is valid for 30 seconds, and puts it into the URL. The token
 itself must not be in a URL.

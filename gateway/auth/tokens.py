@@ -131,7 +131,7 @@ def add_token(
 
 def remove_token(path: str | os.PathLike[str], name: str) -> None:
     """Remove the token of this name from the file; all other lines stay as they are. Raises `NotFound`, and
-    `Invalid` if the file can't be read."""
+    `Invalid` if the file cannot be read."""
     if all(caller.name != name for caller in _read(path)[0]):
         raise NotFound(f"token {name!r} not found in {os.fspath(path)!r}", value=name)
     file = Path(path)
@@ -199,7 +199,7 @@ def _scope(role: Role, given: Mapping[str, Sequence[str]]) -> Scope | None:
     if not any(given.values()):
         return None
     if role is Role.WORKER:
-        raise Invalid("a token of role worker can't be limited: a worker receives work of all runs")
+        raise Invalid("a token of role worker cannot be limited: a worker receives work of all runs")
     return Scope(*(patterns(what, given[what]) if given[what] else None for what in _LIMITED))
 
 

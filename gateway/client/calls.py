@@ -92,7 +92,7 @@ class Calls:
         call.reply.fail(error)
 
     def lost(self) -> None:
-        """Handle a lost connection: fail each call that can't be sent again."""
+        """Handle a lost connection: fail each call that cannot be sent again."""
         now = trio.current_time()
         for call in self:
             call.parts = []

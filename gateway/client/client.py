@@ -1,6 +1,6 @@
 """`Client`: the engine's methods, each as one command over the connection.
 
-The gateway checks arguments like the embedded engine; the client checks only what can't be sent.
+The gateway checks arguments like the embedded engine; the client checks only what cannot be sent.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ async def connect(
             yield Client(link, nursery)
         finally:
             link.left = True
-            link.close(lambda: Unavailable("the client has been left"))
+            link.close(lambda: Unavailable("the client is closed"))
 
 
 def _parse(url: str) -> SplitResult:

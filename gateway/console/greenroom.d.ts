@@ -116,7 +116,7 @@ export class Client<State extends Projection | null = Projection> {
 
   /** Call `listener` with the state of the connection at every change. Returns a function that removes the listener. */
   onConnection(listener: ConnectionListener): () => void;
-  /** Close the connection for good: commands without a reply reject, iterators end. */
+  /** Close the connection permanently: commands without a reply reject, iterators end. */
   close(): void;
 
   /** Submit a run of a job. Resent after a lost connection, and carried out once. */
@@ -266,7 +266,7 @@ export interface SubmitOptions extends RunOptions {
 
 /** The options of `flows.start`. */
 export interface StartFlowOptions extends RunOptions {
-  /** Without a handle, the run gets one of its own. */
+  /** Without a handle, the run gets its own handle. */
   handle?: string | null;
   /** 0 is the latest published version. */
   version?: number;
@@ -876,7 +876,7 @@ export type Role =
   | "operator"
   | "admin";
 
-/** Any event; `type` says which. */
+/** Any event; `type` names its kind. */
 export type GreenroomEvent =
   | RunStateChanged
   | RunChanged

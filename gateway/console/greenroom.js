@@ -807,7 +807,7 @@ export class Client {
    * The states, by `status`:
    * - `connecting`: the first attempt to connect. Only a listener that was passed to `connect` receives it.
    * - `connected`: the gateway accepted the connection. Missed events follow.
-   * - `reconnecting`: the connection was lost, or an attempt to reconnect failed. `reason` says why. The attempt
+   * - `reconnecting`: the connection was lost, or an attempt to reconnect failed. `reason` is the cause. The attempt
    *   with the number `attempt`, which is 1 after each loss, begins at `retryAt` (milliseconds, as `Date.now()`).
    * - `closed`: final. `error` is null after `close()`; otherwise it is what `connect` and all commands reject with.
    */
@@ -818,10 +818,10 @@ export class Client {
     return () => void this.#connectionListeners.delete(entry);
   }
 
-  /** Close the connection for good: commands without a reply reject, iterators end. */
+  /** Close the connection permanently: commands without a reply reject, iterators end. */
   close() {
     this.#closed = true;
-    this.#fail(() => new GreenroomError("unavailable", "client is closed"));
+    this.#fail(() => new GreenroomError("unavailable", "the client is closed"));
     this.#socket?.close(1000);
   }
 
@@ -1044,7 +1044,7 @@ export class Client {
 
   #mustFollow() {
     if (this.state === null) {
-      throw new GreenroomError("invalid", "this client does not follow the events; connect without follow: false");
+      throw new GreenroomError("invalid", "this client does not follow events: connect without follow: false");
     }
   }
 
@@ -1155,7 +1155,7 @@ export class Client {
       if (this.#token !== null) socket.send(JSON.stringify({ type: "auth", token: this.#token, id: 0 }));
       else socket.send(JSON.stringify({ type: "unsubscribe", id: 0 })); // a gateway that requires a token refuses it
     };
-    // A page can't send pings. After a quiet time, the client sends a command to see whether the gateway replies.
+    // A page cannot send pings. After a quiet time, the client sends a command to see whether the gateway replies.
     let quiet = 0;
     const watch = setInterval(() => {
       quiet += 1;
@@ -1191,7 +1191,7 @@ export class Client {
   #lost(why, opened) {
     this.#socket = null;
     if (!opened && !this.#reached && !this.#failure && withSlash(this.#url) !== this.#url) {
-      // A proxy may pass on only `prefix/`. A page can't see the status of the refusal, so it tries both.
+      // A proxy may pass on only `prefix/`. A page cannot see the status of the refusal, so it tries both.
       this.#slashed = !this.#slashed;
       if (this.#slashed) return this.#open();
     }
@@ -1199,7 +1199,7 @@ export class Client {
     this.#parts = [];
     if (this.#failure) return;
     if (!this.#ready.done) {
-      this.#fail(() => new GreenroomError("unavailable", `can't connect to ${this.#url}: ${why}`));
+      this.#fail(() => new GreenroomError("unavailable", `connection to ${this.#url} failed: ${why}`));
       return;
     }
     for (const [id, call] of this.#calls) {

@@ -1,6 +1,6 @@
 """The types of the protocol in TypeScript, for `console/greenroom.d.ts`.
 
-Events, records and error codes are derived from the Python types, so that the two can't disagree.
+Events, records and error codes are derived from the Python types, so that the two cannot disagree.
 `python -m greenroom.gateway.description.typescript gateway/console/greenroom.d.ts` rewrites that part of the
 file. The part above the marker is written by hand.
 """
@@ -50,7 +50,7 @@ def protocol_types() -> str:
     parts = [
         _union("ErrorCode", "The code of an error; see docs/reference/errors.md.", codes),
         *(_declaration(kind) for kind in found.values()),
-        _union("GreenroomEvent", "Any event; `type` says which.", events),
+        _union("GreenroomEvent", "Any event; `type` names its kind.", events),
     ]
     return "\n".join(parts)
 

@@ -235,7 +235,7 @@ class Http:
         if refused is not None:
             raise refused
         if response is None:
-            raise Unavailable("the gateway is shutting down")
+            raise Unavailable("gateway is shutting down")
         return response
 
     async def _watch_client(self, disconnected: trio.Event, scope: trio.CancelScope) -> None:

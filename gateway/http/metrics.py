@@ -51,7 +51,7 @@ class Metrics:
         self._lane_limit = gauge("greenroom_lane_limit", "The limit of a lane that has one", ["lane"])
         self._max_concurrent = gauge("greenroom_max_concurrent", "The global limit")
         self._draining = gauge("greenroom_draining", "1 while the engine drains and refuses new runs")
-        self._store_down = gauge("greenroom_store_down", "1 while the store can't be written")
+        self._store_down = gauge("greenroom_store_down", "1 while the store cannot be written")
         self._blocked = counter(
             "greenroom_loop_blocked", "Times that the event loop was blocked for 1 s or longer"
         )

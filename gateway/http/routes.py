@@ -181,7 +181,7 @@ async def _healthz(call: Call) -> Response:
 
 async def _readyz(call: Call) -> Response:
     if call.shared.closing:
-        raise Unavailable("the gateway is shutting down")
+        raise Unavailable("gateway is shutting down")
     call.shared.engine.check_ready()
     return answer({"status": "ready"})
 

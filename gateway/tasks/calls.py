@@ -231,7 +231,7 @@ async def _signal(context: Context, given: TaskSignal) -> Response:
 
 async def _check_task(context: Context, id: str) -> None:
     if (await context.engine.get_run(id)).job != FLOW:
-        raise NotFound(f"no task has the id {shown(id)}", value=id)
+        raise NotFound(f"task {shown(id)} not found", value=id)
 
 
 # The queue.

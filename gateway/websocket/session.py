@@ -314,7 +314,7 @@ class Session:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             logger.debug("connection lost")
         except Unavailable:
-            logger.debug("the engine has stopped")
+            logger.debug("engine has stopped")
         self._nursery.cancel_scope.cancel()  # without a writer no closing frame can be sent
 
     async def _close(self, socket: WebSocketConnection) -> None:
@@ -326,7 +326,7 @@ class Session:
                 code, reason = self._ending or (GOING_AWAY, "")
                 await socket.aclose(code, reason)
             elif not self.writer.closing and socket.closed.code != _ABNORMAL:
-                # trio-websocket sends no closing frame after a frame that it can't accept.
+                # trio-websocket sends no closing frame after a frame that it cannot accept.
                 await self._send_closing_frame(socket.closed.code, socket.closed.reason or "")
             elif socket.closed.code == TOO_BIG:
                 self.lingers = True

@@ -1,7 +1,7 @@
 """The stream between trio-websocket and a connection's transport.
 
 The head of the request has been parsed before trio-websocket starts, so this stream passes a new head to it:
-one that is built from the parsed request, so that two parsers can't disagree about one head.
+one that is built from the parsed request, so that two parsers cannot disagree about one head.
 
 The stream limits what trio-websocket reads: a few frames at a time, so that other tasks run in between; at
 most `frame_rate` frames per second; and from an unauthenticated client one message, until that is checked.

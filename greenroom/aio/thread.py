@@ -4,7 +4,7 @@ Why a thread, and not trio's guest mode: a guest does not run while its host loo
 halfway if the host stops. An engine must shut down in order and renew its lease. A thread avoids both
 problems, and each library sees only one event loop in its thread.
 
-The thread starts with the block and has ended when the block has been left, by whatever cause: a cancel, an
+The thread starts with the block and has ended when the block has been left, for any reason: a cancel, an
 error, Ctrl-C. If the program destroys the block instead (it stops its loop and closes it), the engine shuts
 down immediately, and the exit of the interpreter waits for that.
 

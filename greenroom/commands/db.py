@@ -38,7 +38,7 @@ _store = click.option(
     envvar="GREENROOM_STORE",
     callback=_configured,
     show_envvar=True,
-    help="The URL of the store: sqlite:///file, postgresql://… or mysql://…; several addresses of one "
+    help="The address of the store: sqlite:///file, postgresql://… or mysql://…; several addresses of one "
     "server are separated by commas. [default: from the configuration, or sqlite:///greenroom.db]",
 )
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -139,7 +139,7 @@ def prune(
 
     Runs and events that satisfy all given conditions are kept, the rest is deleted. Pending runs are never
     deleted, nor runs with a request id in the first day after their end. TIME is in seconds, or like 90m,
-    12h, 30d, 4w. The command is refused while an engine uses the store; an engine prunes by itself, with
+    12h, 30d, 4w. The command is refused while an engine uses the store; an engine prunes automatically, with
     `keep_runs` and `keep_events`.
 
     \b

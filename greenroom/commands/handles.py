@@ -59,7 +59,7 @@ def list_(server: Server) -> None:
 def params(server: Server, handle: str, params: str | None) -> None:
     """Show or set a handle's draft parameters, for runs without parameters; `null` removes them.
 
-    They can't be changed while the handle has an active run.
+    They cannot be changed while the handle has an active run.
 
     \b
     Examples:

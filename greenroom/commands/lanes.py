@@ -9,7 +9,7 @@ from .output import cancelled, echo, echo_json, table
 
 
 def _limit(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
-    """Parse an integer or `none`. It is a callback, because types can't return `None` before Click 8.3."""
+    """Parse an integer or `none`. It is a callback, because types cannot return `None` before Click 8.3."""
     if value == "none":
         return None
     if not value.isdecimal():

@@ -41,7 +41,7 @@ def watch(server: Server, run: str | None, handles: tuple[str, ...], lanes: tupl
       greenroom watch --json | jq 'select(.type == "run_state_changed") | {handle, to}'
     """
     if run is not None and (handles or lanes):
-        raise click.UsageError("RUN can't be combined with --handle or --lane")
+        raise click.UsageError("RUN cannot be combined with --handle or --lane")
     given = Filter(handles=frozenset(handles) or None, lanes=frozenset(lanes) or None)
 
     async def talk(client: Client) -> RunRecord | None:

@@ -42,7 +42,7 @@ _FLAGS = {
 @click.command()
 @click.argument("jobs", metavar="[MODULE:JOBS]", required=False)
 @file_option
-@click.option("--store", metavar="URL", help="The URL of the store.")
+@click.option("--store", metavar="URL", help="The address of the store.")
 @click.option("--max-concurrent", type=int, metavar="N", help="The global limit of executing runs.")
 @click.option("--lane", multiple=True, metavar="NAME=N", help="The limit of a lane; repeatable.")
 @click.option("--data-dir", metavar="DIR", help="The folder for files of runs.")
@@ -95,5 +95,5 @@ def serve(file: str | None, accept_store: bool, **given: Any) -> None:
     jobs = check_together(read)
     begin_logs(read.config.logs)
     if jobs is None:
-        logger.warning("no jobs configured: only flows can run, and they can't call local functions")
+        logger.warning("no jobs configured: only flows can run, and they cannot call local functions")
     sys.exit(trio.run(Server(jobs or Jobs(), read, reread, accept_store=accept_store).run))

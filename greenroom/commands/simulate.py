@@ -84,7 +84,7 @@ def simulate(
     if seed is None and seconds is None:
         raise click.UsageError("--seed N or --hunt SECONDS is required")
     if keep is not None and seconds is not None:
-        raise click.UsageError("--keep can't be combined with --hunt")
+        raise click.UsageError("--keep cannot be combined with --hunt")
     game = Game(_find(name), steps, store)
     with quiet():
         if seconds is not None:

@@ -90,7 +90,7 @@ def echo_accepted(ticket: ClientTicket, as_json: bool) -> None:
 
 def _params(params: str | None, pairs: tuple[str, ...]) -> Any:
     if params is not None and pairs:
-        raise click.UsageError("--params can't be combined with --param")
+        raise click.UsageError("--params cannot be combined with --param")
     if params is not None:
         return json_given(params, "--params")
     if not pairs:

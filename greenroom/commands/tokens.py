@@ -78,7 +78,7 @@ def add(
 ) -> None:
     """Create a token, add its hash to the file, and print the token.
 
-    The token can't be shown again. NAME is the `by` of events that the token causes. A limited token can see
+    The token cannot be shown again. NAME is the `by` of events that the token causes. A limited token can see
     and change only runs of its handles, lanes and jobs.
 
     \b

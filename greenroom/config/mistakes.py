@@ -1,4 +1,4 @@
-"""The mistakes of a configuration, each with its file and line, variable or flag."""
+"""The errors of a configuration, each with its file and line, variable or flag."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..protocol.errors import Invalid
 
 @attrs.frozen
 class Mistake:
-    """One mistake: where the value is set, which setting it is, and what is accepted."""
+    """One error: where the value is set, which setting it is, and what is accepted."""
 
     origin: str
     path: str
@@ -21,7 +21,7 @@ class Mistake:
 
 
 class ConfigMistakes(Invalid):
-    """Raised for a configuration with mistakes; contains all of them."""
+    """Raised for a configuration with errors; contains all of them."""
 
     def __init__(self, mistakes: list[Mistake]) -> None:
         super().__init__("\n".join(map(str, mistakes)), errors=[str(mistake) for mistake in mistakes])

@@ -1,4 +1,4 @@
-"""Read the configuration into `Config`, or report all its mistakes together."""
+"""Read the configuration into `Config`, or report all its errors together."""
 
 from __future__ import annotations
 
@@ -181,13 +181,13 @@ def _structure(written: Written) -> tuple[Config | None, list[Mistake]]:
 
 
 def _place(mistake: Mistake) -> tuple[str, int]:
-    """Return the sort key of a mistake: its file and line."""
+    """Return the sort key of an error: its file and line."""
     file, _, line = mistake.origin.rpartition(":")
     return (file, int(line)) if line.isdecimal() else (mistake.origin, 0)
 
 
 def _odd_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield warnings for variables that look like settings. Not mistakes: other programs set some."""
+    """Yield warnings for variables that look like settings. Not errors: other programs set some."""
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in VARIABLES and name not in OTHER_VARIABLES:
             known = [variable.removeprefix(PREFIX) for variable in VARIABLES]

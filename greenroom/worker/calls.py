@@ -93,7 +93,7 @@ class Calls:
     async def execute(self, service: Service, what: ServiceRequest) -> Outcome:
         """Call the service. An exception becomes the outcome's error.
 
-        An `async def` can be cancelled. A plain `def` can't be: its call counts until it has ended.
+        An `async def` can be cancelled. A plain `def` cannot be: its call counts until it has ended.
         """
         arguments = (what.input, what.params or {}, what.key)[: service.takes]
         try:
@@ -113,5 +113,5 @@ class Calls:
         try:
             return Outcome(result=json_value(result, "result", MAX_BYTES))
         except GreenroomError as error:
-            logger.error("the result of service %r can't be sent: %s", service.name, error.message)
-            return Outcome(error=f"the result of service {service.name!r} can't be sent: {error.message}")
+            logger.error("the result of service %r cannot be sent: %s", service.name, error.message)
+            return Outcome(error=f"the result of service {service.name!r} cannot be sent: {error.message}")

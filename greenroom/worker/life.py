@@ -1,7 +1,7 @@
 """The lifetime of a worker process: it registers, takes work, and shuts down in order on a signal.
 
 The first SIGTERM (or Ctrl-C) drains: the worker takes no new work, and calls in progress get 30 seconds. The
-second signal stops it immediately. A service that can't be ended is named in the log; it ends with the
+second signal stops it immediately. A service that cannot be ended is named in the log; it ends with the
 process.
 """
 
@@ -88,7 +88,7 @@ class Life:
             nursery.start_soon(self._exit_later, patience)
 
     async def _exit_later(self, patience: float) -> None:
-        """Exit the process if only threads remain, which can't be ended."""
+        """Exit the process if only threads remain, which cannot be ended."""
         await trio.sleep(patience + _EXIT_DELAY)
         for service in self._calls.services:
             logger.error("service %r has not ended; the worker ends without it", service)

@@ -21,7 +21,7 @@ _DEFAULT_PORT = 8080
 async def listen(url: str) -> tuple[Sequence[trio.SocketListener], str]:
     """Listen at a worker's URL. Returns the listeners, and the URL with the actual port.
 
-    Raises `Invalid` for a URL that a worker can't have, and `OSError` if listening fails.
+    Raises `Invalid` for a URL that a worker cannot have, and `OSError` if listening fails.
     """
     what = "the worker's URL"
     if check_url(what, url) != "http":
@@ -35,7 +35,7 @@ async def listen(url: str) -> tuple[Sequence[trio.SocketListener], str]:
         listeners = await trio.open_tcp_listeners(port, host=host)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
-            raise OSError(error.errno, f"can't listen at the worker's URL {url}: {error}") from error
+            raise OSError(error.errno, f"cannot listen at the worker's URL {url}: {error}") from error
         logger.warning("port %d is already in use; using another port", port)
         port, listeners = 0, await trio.open_tcp_listeners(0, host=host)
     if port == 0:  # each address of the host has its own port, but the URL contains only one

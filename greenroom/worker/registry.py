@@ -1,7 +1,7 @@
 """The server's API for workers: registration and the work queue.
 
-Every call raises a `GreenroomError` if it fails: `Unavailable` if the server can't be reached or its response
-is not valid; otherwise the error that the server returned.
+Every call raises a `GreenroomError` if it fails: `Unavailable` if the server cannot be reached or its
+response is not valid; otherwise the error that the server returned.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ async def open_registry(
     headers = {"Content-Type": "application/json"}
     if token is not None:
         if not (token.isascii() and token.isprintable() and token.strip()):
-            raise Invalid("token must be printable ASCII and not empty")
+            raise Invalid("token must be printable ASCII and must not be empty")
         headers["Authorization"] = f"Bearer {token}"
     client = httpx.AsyncClient(
         base_url=url,
@@ -149,7 +149,7 @@ class Registry:
             raise self._unavailable(f"{self.url} timed out after {seconds:g} s") from None
         except httpx.RequestError as error:
             why = str(error) or type(error).__name__
-            raise self._unavailable(f"{self.url} can't be reached: {why}") from None
+            raise self._unavailable(f"{self.url} cannot be reached: {why}") from None
         if answer.status_code not in (200, 204):
             raise self._refusal(path, answer)
         if self._lost:

@@ -50,7 +50,7 @@ class Services:
         for example after a lost response.
 
         An `async def` is cancelled when the server no longer waits, for example because the flow was
-        cancelled. A plain `def` runs in a thread, which can't be ended from outside: a long one should call
+        cancelled. A plain `def` runs in a thread, which cannot be ended from outside: a long one should call
         `trio.from_thread.check_cancelled()` from time to time.
         """
 

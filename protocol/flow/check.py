@@ -1,8 +1,8 @@
-"""The check of a definition before it is published. It reports all mistakes together, each with its path.
+"""The check of a definition before it is published. It reports all errors together, each with its path.
 
 `reading` checks the text and the fields. This module checks how the parts fit together: targets of edges,
 unreachable nodes, cycles without a waiting or executing node, references to other flows. It works on the
-plain value, because a definition with a mistake has no graph, but can have further mistakes.
+plain value, because a definition with an error has no graph, but can have further errors.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def check(
 
 
 class _Checker:
-    """Collects the mistakes of a graph and its subflows. Skips malformed parts, which `reading` reports."""
+    """Collects the errors of a graph and its subflows. Skips malformed parts, which `reading` reports."""
 
     def __init__(self, allow_scripts: bool, flows: HasFlow | None) -> None:
         self.faults: list[Fault] = []

@@ -1,6 +1,6 @@
 """Documents: a definition, as JSON or YAML text or as an object, converted to a plain JSON value.
 
-A value that JSON cannot represent is a mistake with its path: a date of YAML, a set of Python, an infinite
+A value that JSON cannot represent is an error with its path: a date of YAML, a set of Python, an infinite
 number. So is a duplicate key. Aliases of YAML are refused, because a few lines of them can expand to more
 than fits in memory. Size and depth are bounded, so the time and the recursion depth are, too.
 """
@@ -28,9 +28,9 @@ class _Repeating(dict[str, Any]):
 
 
 def parse(definition: Mapping[str, Any] | str) -> tuple[Any, list[Fault]]:
-    """Return a copy of the definition as a plain JSON value, and its mistakes.
+    """Return a copy of the definition as a plain JSON value, and its errors.
 
-    If there are mistakes, the value is what could be read, with null in place of invalid parts.
+    If there are errors, the value is what could be read, with null in place of invalid parts.
     """
     faults: list[Fault] = []
     value: Any = definition

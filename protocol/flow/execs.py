@@ -13,7 +13,7 @@ from .model import Exec, ExecType, Foreach, NodeExec, Parallel, Subflow
 
 
 def misfits(made: Any) -> list[Fault]:
-    """Return the mistakes in the execs of a node."""
+    """Return the errors in the execs of a node."""
     match made:
         case Parallel():
             return _of_branches(made)

@@ -45,7 +45,7 @@ class Expression:
 
 
 def parse_expression(written: Any) -> Expression:
-    """Parse an expression in text or structured form. Raises `Invalid` with all mistakes."""
+    """Parse an expression in text or structured form. Raises `Invalid` with all errors."""
     try:
         return read_expression(written)
     except Several as error:

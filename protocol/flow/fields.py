@@ -94,7 +94,7 @@ def one_of(*words: str, older: Mapping[str, str]) -> Callable[[Any], str]:
 
 
 def each(read: Callable[[Any], T], parts: Mapping[Any, Any]) -> dict[Any, T]:
-    """Parse every part, or raise the mistakes of all of them; stops after very many mistakes."""
+    """Parse every part, or raise the errors of all of them; stops after very many errors."""
     done: dict[Any, T] = {}
     faults: list[Fault] = []
     for key, part in parts.items():

@@ -7,7 +7,7 @@
     value      = "(" either ")" | "[" [either {"," either}] "]" | "exists" path
                | operator "(" either {"," either} ")" | literal | path
 
-Parsing continues after a mistake if the meaning is clear, so that several mistakes are reported together. The
+Parsing continues after an error if the meaning is clear, so that several errors are reported together. The
 length of the text and the nesting are bounded, so the time and the recursion depth are, too.
 """
 
@@ -62,7 +62,7 @@ class _Stopped(Exception):
 
 
 def parse_text(text: str) -> tuple[Term, list[str]]:
-    """Parse a text. Returns its term and its mistakes; with a mistake, the term has no meaning."""
+    """Parse a text. Returns its term and its errors; with an error, the term has no meaning."""
     if len(text) > MAX_TEXT:
         return Literal(None), [f"expression has {len(text):,} characters: at most {MAX_TEXT:,} are allowed"]
     reader = _Reader(text)

@@ -1,4 +1,4 @@
-"""Convert a plain value to a `Graph` with cattrs, or report all mistakes in its fields.
+"""Convert a plain value to a `Graph` with cattrs, or report all errors in its fields.
 
 `fields` parses the fields. Null is an empty field. An empty field of another kind of node is allowed, because
 some programs write the fields of all kinds. `check` checks whether the parts fit together, for example the
@@ -50,7 +50,7 @@ _OLDER = {"local_func": "local"}
 
 
 def read_graph(definition: Mapping[str, Any] | str) -> Graph:
-    """Return the graph of a definition that was already checked. Raises `Invalid` with all mistakes."""
+    """Return the graph of a definition that was already checked. Raises `Invalid` with all errors."""
     _, graph, faults = read(definition)
     if graph is None:
         mistakes = rendered(faults)
@@ -60,7 +60,7 @@ def read_graph(definition: Mapping[str, Any] | str) -> Graph:
 
 def read(definition: Mapping[str, Any] | str) -> tuple[Any, Graph | None, list[Fault]]:
     """Return the definition as a plain value, as far as possible; its graph; and if there is no graph, the
-    mistakes in the text and the fields."""
+    errors in the text and the fields."""
     value, faults = parse(definition)
     if value is None and faults:
         return None, None, faults
@@ -77,7 +77,7 @@ def read(definition: Mapping[str, Any] | str) -> tuple[Any, Graph | None, list[F
 
 
 def _size_fault(value: Any) -> list[Fault]:
-    """Return a mistake if there are too many nodes or too deep subflows to check the rest."""
+    """Return an error if there are too many nodes or too deep subflows to check the rest."""
     nodes = 0
     graphs: list[tuple[Keys, Any]] = [((), value)]
     while graphs:
@@ -103,7 +103,7 @@ def rendered(faults: list[Fault]) -> list[str]:
     different = list(dict.fromkeys(faults))
     messages = [f"{written_path(keys) or 'definition'}: {text}" for keys, text in different[:MAX_MISTAKES]]
     if len(different) > MAX_MISTAKES:
-        messages.append("definition: further mistakes are not listed")
+        messages.append("definition: further errors are not listed")
     return messages
 
 
@@ -205,7 +205,7 @@ def _callee(kind: str, given: dict[str, Any]) -> list[Fault]:
     given["exec_type"] = given.get("exec_type") or ("local" if given.get("func") else "http")
     exec_type = given["exec_type"]
     if not isinstance(exec_type, str) or _OLDER.get(exec_type, exec_type) not in _EXEC_TYPES[kind]:
-        return []  # reported as a mistake of that field
+        return []  # reported as an error of that field
     exec_type = _OLDER.get(exec_type, exec_type)
     faults: list[Fault] = []
     if exec_type in ("http", "queue"):
@@ -223,7 +223,7 @@ def _callee(kind: str, given: dict[str, Any]) -> list[Fault]:
 
 
 def _together(kind: str | None, given: dict[str, Any]) -> list[Fault]:
-    """Return the mistakes of a node's fields in combination. Sets `exec_type` in `given` to its default."""
+    """Return the errors of a node's fields in combination. Sets `exec_type` in `given` to its default."""
     params = given.get("params")
     faults: list[Fault] = []
     for name, read in _PARAMS.get(kind or "", {}).items():

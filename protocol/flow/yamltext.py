@@ -35,11 +35,11 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt\s].*)?")
 
 
 class Unreadable(Exception):
-    """Parsing cannot continue. The mistakes are in the list of faults."""
+    """Parsing cannot continue. The errors are in the list of faults."""
 
 
 def read_yaml(text: str, faults: list[Fault]) -> Any:
-    """Return the value of a YAML text; mistakes are added to `faults`."""
+    """Return the value of a YAML text; errors are added to `faults`."""
     import yaml  # slow to import, and most definitions are JSON
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

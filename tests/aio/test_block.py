@@ -126,7 +126,7 @@ async def test_a_cancel_while_the_block_is_entered_leaves_nothing_open(tmp_path:
 
 
 @in_asyncio
-async def test_a_time_limit_around_the_block_is_a_time_out():
+async def test_a_time_limit_around_the_block_is_a_timeout():
     async def program() -> None:
         async with asyncio.timeout(0.05), open_engine(make_jobs()) as engine:
             ticket = await engine.submit("wait", handle="a")

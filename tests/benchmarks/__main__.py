@@ -15,7 +15,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("name", nargs="?", choices=BENCHMARKS, help="which benchmark to run")
     parser.add_argument("--json", action="store_true", help="write JSON instead of a table")
-    parser.add_argument("--quick", action="store_true", help="with smaller sizes, which say less")
+    parser.add_argument("--quick", action="store_true", help="use smaller sizes, for less exact results")
     args = parser.parse_args()
     if args.name is None:
         for name in BENCHMARKS:
@@ -30,7 +30,7 @@ def main() -> None:
     print(" ".join(f"{what} {value}" for what, value in machine().items()), end="\n\n")
     for line in as_lines(benchmark.measure()):
         print(line)
-        sys.stdout.flush()  # somebody may be watching, through a pipe
+        sys.stdout.flush()  # show the line immediately, also through a pipe
 
 
 def _module(name: str):

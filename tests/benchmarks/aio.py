@@ -1,7 +1,7 @@
-"""What asyncio costs: submits and events in trio, in asyncio, and in asyncio on uvloop.
+"""The cost of asyncio: submits and events in trio, in asyncio, and in asyncio on uvloop.
 
 One caller submits runs one after the other. The engine is the same; in asyncio it is in a thread, so each
-call goes across and back. Rounds are taken in turns, and medians of all calls are compared.
+call switches threads twice. The rounds alternate, and the medians of all calls are compared.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def measure() -> Iterator[Figure]:
 
 
 def in_turns(store: str, measured: Measured) -> dict[str, list[float]]:
-    """What was measured in each loop."""
+    """The measurements in each loop."""
     loops: dict[str, Callable[[str, Measured], list[float]]] = {
         "trio": in_trio,
         "asyncio": partial(in_asyncio, asyncio.new_event_loop),
@@ -105,7 +105,7 @@ async def submits(engine: RunEngine) -> list[float]:
 
 
 async def events(engine: RunEngine) -> list[float]:
-    """Seconds that each event took, for one who reads what is in the ring."""
+    """Seconds that each event took, for a reader of events in the ring."""
     tickets: list[Any] = [await engine.submit("nothing", handle=f"h{n}") for n in range(EVENTS // 3)]
     for ticket in tickets:
         await ticket.result()

@@ -1,7 +1,8 @@
-"""What a store's file costs without an engine: bare sqlite3 that writes the rows of one, and fills files.
+"""The cost of a store's file without an engine: bare sqlite3 that writes the same rows; and large files.
 
-The floor of the benchmark `store`: every group of rows that an engine committed is written once more, with
-the same statements, to a file of its own with the same tables and settings. Only the rows' text is ready.
+This is the lower bound in the benchmark `store`: every batch of rows that an engine committed is written
+again, with the same statements, to another file with the same tables and settings. The rows are already
+encoded.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ Statement = tuple[str, bool, Any]
 """SQL, whether it is executed for many rows, and its parameters."""
 
 _ENGINE = "the floor"
-_TERM = 1  # that of the lease under which the tables were made
+_TERM = 1  # the term of the lease under which the tables were created
 _ROWS_AT_ONCE = 20_000
 _HANDLES = 1_000
 
 
 class RecordingStore(SqlStore):
-    """A store that remembers what it committed."""
+    """A store that records its commits."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -53,7 +54,7 @@ class Floor:
         self._connection.execute("UPDATE meta SET engine = ?", (_ENGINE,))
 
     def write(self, group: list[Statement]) -> float:
-        """Write what one batch was; returns the seconds that it took."""
+        """Write the rows of one batch; returns the seconds that it took."""
         connection = self._connection
         start = time.perf_counter()
         connection.execute("BEGIN IMMEDIATE")
@@ -70,14 +71,14 @@ class Floor:
 
 
 def statements_of(batch: Batch) -> list[Statement]:
-    """What the store executes for a batch."""
+    """The statements that the store executes for a batch."""
     recorder = _Recorder()
     write_batch(batch, _ENGINE, _TERM, Statements("sqlite", recorder))
     return recorder.statements
 
 
 class _Recorder:
-    """Stands for the driver's cursor; meets every row that is asked for."""
+    """Replaces the driver's cursor; every expected row exists."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []
@@ -92,12 +93,12 @@ class _Recorder:
         self.rowcount = len(rows)
 
 
-# Files with a past.
+# Files with many runs.
 
 
 def fill(path: Path, jobs: Jobs, count: int, *, finished: bool) -> None:
-    """Make a store's file with so many runs in it: finished ones of a thousand handles, with their events; or
-    queued ones, each on a handle of its own. They are copies of one that a real engine made."""
+    """Create a store's file with this number of runs: finished runs of a thousand handles, with their events;
+    or queued runs, each with its own handle. They are copies of a run that a real engine created."""
     trio.run(_make_one, path, jobs, finished)
     connection = _connect(path)
     connection.execute("PRAGMA synchronous=OFF")
@@ -149,7 +150,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _take_out(connection: sqlite3.Connection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The one run that there is, and its events."""
+    """Remove the only run and its events; returns them."""
     connection.row_factory = sqlite3.Row
     [run] = map(dict, connection.execute("SELECT * FROM runs"))
     events = [dict(row) for row in connection.execute("SELECT * FROM events WHERE run IS NOT NULL")]
@@ -168,7 +169,7 @@ def _template(text: str, run: dict[str, Any]) -> str:
 
 
 def _ids(model: str) -> Iterator[str]:
-    """Ids that are older than this one and rise, ten of them in each millisecond."""
+    """Ascending ids that are older than this one, ten of them in each millisecond."""
     milliseconds = int(model[:12], 16) - 24 * 3600 * 1000
     for number in range(10**9):
         yield f"{milliseconds + number // 10:012x}{model[12:24]}{number:08x}"

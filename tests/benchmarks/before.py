@@ -1,9 +1,9 @@
-"""This version beside the one before the core was redesigned: what a run costs.
+"""The cost of a run in this version and in the last version before the core was redesigned.
 
-In memory, on SQLite and on PostgreSQL. The older version comes from git, into a temporary folder. Both take
-turns in one run, and each load has a process of its own. The jobs do nothing. Processor time is that of all
-threads of the process; time that passes says more about the machine, and is shown beside it. Each ratio is
-the median of those of the turns.
+In memory, on SQLite and on PostgreSQL. The older version is copied from git into a temporary folder. The two
+versions alternate in one execution, and each load has its own process. The jobs do nothing. Processor time is
+that of all threads of the process; elapsed time depends more on the machine, and is shown in addition. Each
+ratio is the median of the ratios of all rounds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ QUICK = {"ROUNDS": 2, "RUNS": 5_000, "DURABLE_RUNS": 4_000, "ALONE": 200, "LONG"
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """What one load took of each version, in turns: of the older one, and of this one."""
+    """The cost of one load in each round: with the older version, and with this one."""
 
     before: list[Took]
     now: list[Took]
@@ -151,7 +151,7 @@ def measure_bursts(both: Mapping[str, Path]) -> Iterator[Figure]:
 
 
 def measure_server(both: Mapping[str, Path]) -> Iterator[Figure]:
-    """On PostgreSQL, which has processor time of its own; it never syncs, so that no disk is measured."""
+    """On PostgreSQL, whose processor time is not counted; it never syncs, so that no disk is measured."""
     try:
         server = PostgreSQL()
     except pytest.skip.Exception as error:
@@ -176,7 +176,7 @@ def measure_server(both: Mapping[str, Path]) -> Iterator[Figure]:
 def in_turns(both: Mapping[str, Path], load: Load, database: Callable[[], str] | None = None) -> Pair:
     took: dict[str, list[Took]] = {name: [] for name in both}
     for number in range(ROUNDS):
-        for name in both if number % 2 else reversed(both):  # so that none is always the first
+        for name in both if number % 2 else reversed(both):  # so that no side is always the first
             one_load = load if database is None else msgspec.structs.replace(load, store=database())
             text = msgspec.json.encode(one_load).decode()
             one = msgspec.json.decode(call(both[name], "loads", text), type=Took)

@@ -1,5 +1,6 @@
-"""The rival: `websockets`, which broadcasts the messages that stand in a file, each in a line of its own:
-`python -m tests.benchmarks.broadcasting FILE`, then a line on its input for each time it shall do so.
+"""For comparison: `websockets`, which broadcasts the messages in a file, one per line, to all its clients.
+
+`python -m tests.benchmarks.broadcasting FILE`; each line on its standard input starts one broadcast.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ async def main(messages: list[bytes]) -> None:
         finally:
             connections.remove(connection)
 
-    # Nothing is compressed: the gateway doesn't do that either.
+    # Without compression, like the gateway.
     async with serve(handler, "127.0.0.1", 0, compression=None) as server:
         print(server.sockets[0].getsockname()[1], flush=True)
         orders = asyncio.StreamReader()
@@ -30,7 +31,7 @@ async def main(messages: list[bytes]) -> None:
         while await orders.readline():
             for message in messages:
                 broadcast(connections, message, text=True)
-                await asyncio.sleep(0)  # so that it also hears and sends what it couldn't at once
+                await asyncio.sleep(0)  # so that it also reads, and sends what was not sent immediately
             print("done", flush=True)
 
 

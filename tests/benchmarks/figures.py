@@ -1,4 +1,4 @@
-"""What a benchmark says: figures, and how they are written for people and for programs."""
+"""The results of a benchmark: figures, and their output as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One thing that was measured. `required` is the bound it is held against: at least or at most."""
+    """One measurement. `required` is its bound: at least or at most, as `bound` states."""
 
     name: str
     value: float
@@ -23,14 +23,14 @@ class Figure(msgspec.Struct, frozen=True):
 
     @property
     def passed(self) -> bool | None:
-        """Whether it keeps to what is required; `None` when nothing is."""
+        """Whether the value is within the bound; `None` without a bound."""
         if self.required is None:
             return None
         return self.value >= self.required if self.bound == ">=" else self.value <= self.required
 
 
 def as_lines(figures: Iterable[Figure]) -> Iterator[str]:
-    """A table, each line as soon as its figure is there."""
+    """A table, each line as soon as its figure is available."""
     yield f"{'what':<62} {'measured':>16} {'required':>16}"
     for figure in figures:
         required = f"{figure.bound} {_number(figure.required)}" if figure.required is not None else ""
@@ -42,14 +42,14 @@ def as_lines(figures: Iterable[Figure]) -> Iterator[str]:
 
 
 def as_json(benchmark: str, figures: Iterable[Figure]) -> str:
-    """The same for programs."""
+    """The same as JSON."""
     results = [msgspec.to_builtins(figure) | {"passed": figure.passed} for figure in figures]
     told: dict[str, Any] = {"benchmark": benchmark, "machine": machine(), "figures": results}
     return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
 
 
 def machine() -> dict[str, Any]:
-    """Where it was measured."""
+    """The machine on which it was measured."""
     return {
         "python": platform.python_version(),
         "trio": trio.__version__,

@@ -1,8 +1,8 @@
-"""Flows, durable on SQLite: steps beside plain runs, nodes beside bare calls of their worker, and waiting.
+"""Flows on SQLite: steps compared with plain runs, nodes with bare calls of their worker, and waiting flows.
 
-Everything that SQLite writes is on disk when it is acknowledged. What is compared is measured in turns, in
-one run, and medians are taken. The worker is a process of its own, the one that Greenroom ships; the bare
-call is made with the same HTTP client, over one connection that is kept.
+SQLite syncs every commit to the disk. The compared programs alternate in one execution, and medians are
+taken. The worker is `greenroom worker`, in its own process; the bare call uses the same HTTP client, over one
+connection that is kept alive.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_CONCURRENT = 100
 CALLS = 300  # of the worker, in each round
 WAITING = 10_000
 SIGNALS = 300
-BUSY = 10  # clients who submit plain runs meanwhile
+BUSY = 10  # clients that submit plain runs at the same time
 
 QUICK = {"ROUNDS": 3, "WAITING": 2_000}
 
@@ -47,7 +47,7 @@ jobs.job("nothing")(memory.nothing)
 
 @jobs.function("same")
 async def same(given: Any) -> Any:
-    """What a step does where only the step is to be measured."""
+    """Return the input: a function that costs almost nothing, to measure only the step."""
     return given
 
 
@@ -82,7 +82,7 @@ def measure_steps(folder: Path) -> Iterator[Figure]:
             lambda: plain.append(trio.run(run_plain, f"sqlite:///{folder}/engine.db")),
             lambda: walked.append(trio.run(run_flows, f"sqlite:///{folder}/engine.db")),
         ]
-        for turn in turns if number % 2 else reversed(turns):  # so that none is always the first
+        for turn in turns if number % 2 else reversed(turns):  # so that no side is always the first
             turn()
             for file in folder.iterdir():
                 file.unlink()
@@ -166,19 +166,19 @@ def measure_waiting(folder: Path) -> Iterator[Figure]:
     resident, delays, rate = trio.run(wait_and_signal, f"sqlite:///{folder}/engine.db")
     yield Figure(f"memory of a flow that waits, {WAITING:,} of them", resident / 1024, "KB", "<=", 15)
     p99 = quantiles(delays, n=100)[98] if len(delays) > 1 else delays[0]
-    yield Figure("from a signal until its flow is awake, p50", median(delays) * 1000, "ms")
+    yield Figure("from a signal until its flow resumes, p50", median(delays) * 1000, "ms")
     yield Figure(
-        "the same, p99", p99 * 1000, "ms", "<=", 50, note=f"beside {rate:,.0f} plain durable runs per second"
+        "the same, p99", p99 * 1000, "ms", "<=", 50, note=f"during {rate:,.0f} plain durable runs per second"
     )
 
 
 async def wait_and_signal(store: str) -> tuple[float, list[float], float]:
-    """Bytes of each flow that waits, seconds from each signal until its flow has a slot again, and plain runs
-    per second meanwhile. Exactly the flows that were signalled wake up."""
+    """Bytes per waiting flow, seconds from each signal until its flow has a slot again, and plain runs per
+    second at the same time. Exactly the flows that received a signal resume."""
     waits = {"kind": "wait_event", "params": {"signal_key": "$shared.flag"}}
     async with open_engine(jobs, store=store, max_concurrent=MAX_CONCURRENT, shutdown_timeout=0) as engine:
         await engine.flows.publish("waits", {"start": "w", "nodes": {"w": waits}, "edges": []})
-        await _begin_to_wait(engine, WAITING // 20)  # what is made once and stays isn't a flow's
+        await _begin_to_wait(engine, WAITING // 20)  # what is created once does not count for a flow
         before = memory.resident()
         ids = await _begin_to_wait(engine, WAITING)
         resident = (memory.resident() - before) / WAITING

@@ -1,12 +1,12 @@
-"""The gateway, beside `websockets` and the embedded engine: delivery, latency, commands, idle connections.
+"""The gateway, compared with `websockets` and the embedded engine: delivery, latency, commands, idle clients.
 
-Servers are processes of their own. The clients are plain sockets in this one, which look into what comes no
-more than they must, so that they are never what is waited for. What is compared is measured in turns, in one
-run, and medians are taken.
+Each server has its own process. The clients are plain sockets in this process. They parse as little as
+possible, so that they never limit the result. The compared programs alternate in one execution, and medians
+are taken.
 
-Delivery is what a server computes, so there time is its processor time, which tells the same on a busy
-machine. Latency is the time that passes. The gateway's events come from real runs in its process, and what
-the engine costs is among what it takes; `websockets` only sends messages that are ready.
+Delivery is measured in processor time of the server, because that depends little on the load of the machine.
+Latency is elapsed time. The gateway's events are those of real runs in its process, so its processor time
+includes the engine; `websockets` only sends messages that are already encoded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .sockets import Client, crowd, exchange, frame
 from .store import percentile
 
 SUBSCRIBERS = 100
-RUNS = 1_000  # in each round; a multiple of what runs at a time
+RUNS = 1_000  # in each round; a multiple of the number of concurrent runs
 EVENTS_OF_A_RUN = 3
 ROUNDS = 5
 ALONE = 300  # runs one at a time, in each round
@@ -99,7 +99,7 @@ def measure_delivery() -> Iterator[Figure]:
 
 
 def record(server: Program) -> list[bytes]:
-    """The messages, of one event each, that a subscriber gets."""
+    """The messages that a subscriber receives, with one event each."""
     server.ask("max_batch 1")
     with Client(server.port) as client:
         client.call(type="subscribe")
@@ -108,7 +108,7 @@ def record(server: Program) -> list[bytes]:
 
 
 def deliver(server: Program, order: str, max_batch: int | None = None) -> Taken:
-    """What it takes until every subscriber has every event."""
+    """The time until every subscriber has received every event."""
     if max_batch is not None:
         server.ask(f"max_batch {max_batch}")
     with ExitStack() as stack:
@@ -145,13 +145,13 @@ class Alone(msgspec.Struct):
     """Seconds that runs took, one at a time."""
 
     embedded: list[float]  # until `result` returns
-    plain: list[float]  # until the event has come to a subscriber on a plain socket
+    plain: list[float]  # until a subscriber on a plain socket has received the event
     ours: list[float]  # until `result` of the Python client returns
 
 
 async def measure_alone(store: str) -> Alone:
-    """One here, one there: so a disk that is slow for a while is slow for all, and each run comes after one
-    that went to the other file."""
+    """The servers alternate after each run, so a disk that is slow for a while affects all of them
+    equally."""
     alone = Alone([], [], [])
     with (
         Program("serving", f"{store}-embedded.db") as embedding,
@@ -175,7 +175,9 @@ async def measure_alone(store: str) -> Alone:
                 ticket = await client.submit("nothing", handle="handle")
                 await ticket.result()
                 alone.ours.append(time.perf_counter() - start)
-                plain.call(type="list_runs", limit=1)  # after which it has heard of that run, too
+                plain.call(
+                    type="list_runs", limit=1
+                )  # after this reply it has received the events of that run, too
     return alone
 
 
@@ -201,7 +203,7 @@ def measure_commands() -> Iterator[Figure]:
 
 
 def give(server: Program, command: Mapping[str, object], connections: int, at_once: int) -> Taken:
-    """What it takes until all commands are answered."""
+    """The time until all commands are answered."""
     each = COMMANDS // connections
     frames = [
         frame({"id": number, "handle": f"handle {number % 1_000}", **command})
@@ -238,7 +240,7 @@ def measure_idle() -> Iterator[Figure]:
 
 
 def connect_idle(server: Program, number: int, subscribe: bool) -> int:
-    """Bytes by which so many connections make the server's process grow."""
+    """Bytes by which this number of connections makes the server's process grow."""
     before = server.resident
     with ExitStack() as stack:
         clients = [stack.enter_context(Client(server.port)) for _ in range(number)]

@@ -1,7 +1,7 @@
-"""One load on an engine of whichever version is imported: `python -m tests.benchmarks.loads LOAD`.
+"""One load on an engine of the version that is imported: `python -m tests.benchmarks.loads LOAD`.
 
-The load is JSON, and so is what it took. A process of its own for each, so that none inherits the memory of
-another, and versions can take turns. Only names are used that older versions have, too.
+The load and the result are JSON. Each load has its own process, so that none inherits the memory of another,
+and so that versions can alternate. The module uses only names that older versions have, too.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .memory import garbage_collections, jobs
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What is done. `steady`: each client submits a run on a new handle, waits for its result, and does so
-    again. `reused`: the same, each client always on its own handle; `bare`: that with bare channels. `burst`:
-    the clients submit all their runs, each on a new handle, and then wait for them. `backlog`: all are queued
-    before the first of them starts, so many `times`. `alone`: one run at a time."""
+    """A load. `steady`: each client repeatedly submits a run on a new handle and waits for its result.
+    `reused`: the same, but each client always uses its own handle; `bare`: `reused` with bare channels.
+    `burst`: the clients submit all their runs, each on a new handle, and then wait for them. `backlog`: all
+    runs are queued before the first of them starts; repeated `times` times. `alone`: one run at a time."""
 
     kind: Literal["steady", "reused", "bare", "burst", "backlog", "alone"]
     store: str = "memory"  # or "sqlite", or the address of an empty database
@@ -41,9 +41,9 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Took(msgspec.Struct, frozen=True):
-    """What it took: seconds for a run. `median` is that of single runs, where they come one at a time."""
+    """The cost: seconds per run. `median` is the median of single runs, if they execute one at a time."""
 
-    version: str  # where it was imported from
+    version: str  # the folder from which it was imported
     passed: float
     computed: float  # processor time, of all threads
     collecting: float  # the part of it that garbage collection took
@@ -51,7 +51,7 @@ class Took(msgspec.Struct, frozen=True):
 
 
 class Stopwatch:
-    """Measures a block: time that passes, processor time, and the part of garbage collection."""
+    """Measures a block: elapsed time, processor time, and the part of garbage collection."""
 
     def __enter__(self) -> Stopwatch:
         gc.collect()
@@ -81,7 +81,7 @@ async def carry_out(load: Load, store: str) -> Took:
         if load.kind == "alone":
             return await one_at_a_time(engine, load.runs)
         apply = burst if load.kind == "burst" else steady
-        await apply(engine, load.clients, max(1, load.runs // 4), "first")  # what is made once is made now
+        await apply(engine, load.clients, max(1, load.runs // 4), "first")  # create what is created only once
         with Stopwatch() as watch:
             await apply(engine, load.clients, load.runs, "then")
         return watch.took(load.runs)
@@ -125,7 +125,7 @@ async def one_at_a_time(engine: Engine, runs: int) -> Took:
 
 
 def beside_channels(load: Load) -> Took:
-    """The benchmark `memory` has these two loads."""
+    """Execute a load that the benchmark `memory` implements."""
     memory.HANDLES, memory.RUNS, memory.MAX_CONCURRENT = load.clients, load.runs, load.limit
     start = time.perf_counter()
     rate = trio.run(memory.run_bare) if load.kind == "bare" else trio.run(memory.run_engine, False)
@@ -133,7 +133,7 @@ def beside_channels(load: Load) -> Took:
 
 
 def drain(load: Load) -> Took:
-    """Of the several times, the median."""
+    """Drain several backlogs; returns the medians."""
     memory.MAX_CONCURRENT = load.limit
     drained = [trio.run(memory.queue_and_drain, load.runs) for _ in range(load.times)]
     passed = median(one.drained_in for one in drained) / load.runs

@@ -1,12 +1,12 @@
-"""The engine in memory, beside bare trio channels: throughput, long queues, memory, idle subscribers.
+"""The engine in memory, compared with bare trio channels: throughput, long queues, memory, idle subscribers.
 
-All in one process and one run. The jobs do nothing, so what is measured is the engine alone. Everything is as
-a user has it, garbage collection included, but for one thing: warnings are not logged, because each run of a
-long queue would log one after two seconds.
+Everything executes in one process. The jobs do nothing, so only the engine is measured. All settings are the
+defaults, including garbage collection, with one exception: warnings are not logged, because each run of a
+long queue would cause one after two seconds.
 
-Nothing here waits for anything outside, so time is the processor time of this process. On a quiet machine it
-is the time that passes (the last figure says how far that is so), and on a busy one it still tells nearly the
-same. What is compared is measured in turns, and medians are taken.
+Nothing here waits for other programs, so time is the processor time of this process. On an idle machine that
+is the elapsed time (the last figure is the ratio of the two), and on a busy machine it is nearly the same.
+The compared programs alternate, and medians are taken.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RUNS = 10 * HANDLES  # in each round
 ROUNDS = 5
 MAX_CONCURRENT = 100
 SHORT, LONG = 1_000, 100_000
-SHORT_TIMES = 5  # before the long one, and as often after it
+SHORT_TIMES = 5  # before the long one, and as many again after it
 TRACED = 5_000
 IDLE_RUNS = 3_000
 
@@ -58,7 +58,9 @@ def measure() -> Iterator[Figure]:
     yield from measure_throughput()
     yield from measure_subscriber_memory()
     share = (clock() - computed) / (time.perf_counter() - start)
-    yield Figure("processor time / time that passed", share, "", note="below 1, others had their share of it")
+    yield Figure(
+        "processor time / time that passed", share, "", note="below 1: other programs used the processor, too"
+    )
 
 
 # A long queue and a short one.
@@ -93,11 +95,11 @@ def measure_queue() -> Iterator[Figure]:
 
 
 class Backlog(msgspec.Struct):
-    """What queueing and draining took."""
+    """The cost of queueing and draining."""
 
     submitted: float  # seconds
     drained: float  # seconds
-    drained_in: float  # seconds that passed meanwhile
+    drained_in: float  # elapsed seconds of the draining
     collecting: float  # seconds of the draining that garbage collection took
     resident: int  # bytes by which the queue made the process grow
 
@@ -141,7 +143,7 @@ def garbage_collections() -> Iterator[list[float]]:
 
 
 async def submit_all(engine: Engine, count: int, handle: str = "handle") -> list[Ticket]:
-    """Submit from many tasks at once, as a server would."""
+    """Submit from many concurrent tasks, as a server does."""
     tickets: list[Ticket] = []
 
     async def client(first: int) -> None:
@@ -161,9 +163,9 @@ def resident() -> int:
 
 
 async def what_holds_memory(count: int) -> str:
-    """Which modules allocated what a queued run holds, traced in a smaller queue."""
+    """The memory of a queued run by the module that allocated it, traced in a smaller queue."""
     async with open_engine(jobs, store="memory:", max_concurrent=0) as engine:
-        await submit_all(engine, HANDLES, "earlier")  # so that what is made once is there already
+        await submit_all(engine, HANDLES, "earlier")  # so that what is created once exists already
         tracemalloc.start()
         tickets = await submit_all(engine, count)
         gc.collect()
@@ -191,7 +193,7 @@ def measure_throughput() -> Iterator[Figure]:
         lambda: followed.append(trio.run(run_engine, True)),
     ]
     for number in range(ROUNDS):
-        for turn in turns if number % 2 else reversed(turns):  # so that none is always the first
+        for turn in turns if number % 2 else reversed(turns):  # so that no side is always the first
             turn()
     yield Figure("bare trio channels, 8 hops for a run there and back", median(bare), "runs/s")
     yield Figure("the engine", median(plain), "runs/s")
@@ -202,7 +204,7 @@ def measure_throughput() -> Iterator[Figure]:
 
 
 async def run_engine(subscribed: bool) -> float:
-    """Runs per second: each client submits on its own handle, waits for the result, and does so again."""
+    """Runs per second: each client repeatedly submits on its own handle and waits for the result."""
     gc.collect()
     async with open_engine(jobs, store="memory:", max_concurrent=MAX_CONCURRENT) as engine:
         subscriber = engine.events() if subscribed else None
@@ -222,15 +224,15 @@ async def run_engine(subscribed: bool) -> float:
 
 
 async def run_bare() -> float:
-    """The same with trio's memory channels and nothing else. A run goes from its client to the supervisor,
-    its handle, the lane and its own task, and back the same way; these are there from the beginning."""
+    """The same with trio's memory channels only. A run passes from its client to the supervisor, its handle,
+    the lane and its own task, and back the same way; all tasks exist from the start."""
     gc.collect()
     to_supervisor, supervisor_gets = trio.open_memory_channel[int](math.inf)
     to_lane, lane_gets = trio.open_memory_channel[int](math.inf)
     to_handle, handle_gets = _channels()
     to_run, run_gets = _channels()
     to_client, client_gets = _channels()
-    # On its way back, run n goes by the name ~n.
+    # On the way back, ~n represents run n.
 
     async def supervisor() -> None:
         async for n in supervisor_gets:
@@ -277,7 +279,7 @@ def _channels() -> tuple[list[trio.MemorySendChannel[int]], list[trio.MemoryRece
 
 
 def measure_subscriber_memory() -> Iterator[Figure]:
-    trio.run(traced_growth, False)  # whatever is made once is made now
+    trio.run(traced_growth, False)  # create what is created only once
     without, with_one = trio.run(traced_growth, False), trio.run(traced_growth, True)
     yield Figure(
         f"memory of a subscriber that never reads, {IDLE_RUNS:,} runs later",

@@ -1,6 +1,6 @@
-"""Open the store in a file, say what that took, and end at once: `python -m tests.benchmarks.opening FILE`.
+"""Open the store in a file, print the cost, and exit immediately: `python -m tests.benchmarks.opening FILE`.
 
-A process of its own for each opening, as it is for a user, and because only a fresh one shows the memory.
+Each opening has its own process, as in production, and because only a new process shows the memory.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ jobs = Jobs()
 
 
 class Opening(msgspec.Struct):
-    """What it took, from the call of `open_engine` to the beginning of its block."""
+    """The cost, from the call of `open_engine` to the start of its block."""
 
     seconds: float
     computed: float  # seconds of processor time
-    resident: int  # the most bytes of memory that the process ever had
+    resident: int  # the maximum memory of the process, in bytes
 
 
 @jobs.job("nothing")
@@ -41,7 +41,7 @@ async def main(path: str) -> None:
             resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         )
         os.write(sys.stdout.fileno(), msgspec.json.encode(opening))
-        os._exit(0)  # leaving would only commit what has begun to execute meanwhile
+        os._exit(0)  # an orderly exit would also commit the starts of runs
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Servers in processes of their own, told what to do by lines, and what they cost.
+"""Servers in separate processes, controlled by lines on standard input, and their cost.
 
-Whoever measures a server is not in its process: so what the clients cost is not among what it costs.
+The clients are not in the server's process, so their cost is not measured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PROCESSOR_TIME = 2  # CPUCLOCK_SCHED of Linux
 
 
 class Program:
-    """`python -m MODULE ARGUMENTS…`, which says its port in its first line, and a line after each order."""
+    """`python -m MODULE ARGUMENTS…`, which prints its port first, and then a line after each order."""
 
     def __init__(self, module: str, *arguments: str) -> None:
         self._process = subprocess.Popen(
@@ -38,13 +38,13 @@ class Program:
         self._process.communicate()
 
     def tell(self, order: str) -> None:
-        """Give it an order."""
+        """Send it an order."""
         assert self._process.stdin is not None
         self._process.stdin.write(order.encode() + b"\n")
         self._process.stdin.flush()
 
     def answer(self) -> str:
-        """Wait for what it says."""
+        """Wait for the next line that it prints."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -52,24 +52,24 @@ class Program:
         return line.decode().strip()
 
     def ask(self, order: str) -> str:
-        """Give it an order, and wait until it is carried out."""
+        """Send it an order, and wait until it is carried out."""
         self.tell(order)
         return self.answer()
 
     @property
     def computed(self) -> float:
-        """Seconds of processor time that it has taken, in all its threads."""
+        """Seconds of processor time that it has used, in all its threads."""
         return time.clock_gettime(~self._process.pid << 3 | _PROCESSOR_TIME)
 
     @property
     def resident(self) -> int:
-        """Bytes of memory that it has."""
+        """Bytes of memory that it uses."""
         pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 class Taken:
-    """What something took: seconds that passed, and seconds of a program's processor time."""
+    """A cost: elapsed seconds, and seconds of a program's processor time."""
 
     passed = 0.0
     computed = 0.0
@@ -77,7 +77,7 @@ class Taken:
 
 @contextmanager
 def taking(program: Program) -> Iterator[Taken]:
-    """Measure what the block takes."""
+    """Measure the cost of the block."""
     taken = Taken()
     start, computed = time.perf_counter(), program.computed
     yield taken

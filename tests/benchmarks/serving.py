@@ -1,8 +1,8 @@
-"""A gateway to an engine of its own: `python -m tests.benchmarks.serving STORE`, then orders on its input.
+"""An engine with a gateway: `python -m tests.benchmarks.serving STORE`, then orders on its standard input.
 
-`max_batch N`: from now on, a message holds so many events. `together N`: so many runs, as fast as it goes.
-`in turn N`: so many, each when the one before has ended. Each is answered by a line when it is done: with the
-seconds that it took, which is for `in turn 1` what a run takes where the engine is embedded.
+`max_batch N`: from now on, a message contains at most N events. `together N`: execute N runs, as fast as
+possible. `in turn N`: execute N runs, each after the end of the previous one. When an order is done, the
+process prints the seconds that it took; for `in turn 1` these are the cost of a run of an embedded engine.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def _submit(engine: Engine, handle: str, count: int) -> None:
 
 
 def _config(max_batch: int = Limits().max_batch) -> GatewayConfig:
-    """Nothing is refused for being too much: what it costs is the interrupt."""
+    """No limit refuses anything, because the cost is measured."""
     return GatewayConfig(port=0, limits=Limits(max_batch=max_batch, rate=1e9, burst=1_000_000_000))
 
 

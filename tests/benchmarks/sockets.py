@@ -1,5 +1,6 @@
-"""WebSocket clients that cost next to nothing: plain sockets, which look into what comes no more than they
-must. So one process is enough for very many, and the server is what is measured.
+"""WebSocket clients that use very little processor time: plain sockets that parse as little as possible.
+
+So one process can run very many clients, and the server limits the result.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Client:
         self.socket.sendall(frame(command))
 
     def call(self, **command: Any) -> Any:
-        """Give a command, and wait for its `ok`."""
+        """Send a command, and wait for its `ok`."""
         self.send({"id": "call", **command})
         while True:
             message = msgspec.json.decode(self.message())
@@ -74,7 +75,7 @@ class Client:
 
 
 def frame(command: dict[str, Any]) -> bytes:
-    """A command as a client sends it; masked by zeros, which leaves it as it is."""
+    """A command as a client sends it; masked with zeros, which does not change the data."""
     payload = msgspec.json.encode(command)
     if len(payload) < 126:
         return bytes((0x81, 0x80 | len(payload))) + bytes(4) + payload
@@ -87,17 +88,18 @@ def crowd(
     most: int,
     came: Callable[[Client, int], None] = lambda client, number: None,
 ) -> None:
-    """Read all of them until the word has come so often on each. `came` hears how often it just did."""
+    """Read all connections until each has received the word `most` times. `came` is called with the number of
+    new occurrences on a connection."""
     by_fd = {client.socket.fileno(): client for client in clients}
     counts = dict.fromkeys(by_fd, 0)
     tails = dict.fromkeys(by_fd, b"")
-    kept = len(word) - 1  # of what came before: the word may have been cut
+    kept = len(word) - 1  # of the previous data: the word may be split
     buffer = bytearray(_BUFFER)
     view = memoryview(buffer)
     left = len(by_fd)
     with select.epoll() as epoll:
         for fd, client in by_fd.items():
-            client.socket.settimeout(None)  # one that is ready needn't be waited for, which would cost a call
+            client.socket.settimeout(None)  # a timeout would cost another call for each ready socket
             epoll.register(fd, select.EPOLLIN)
         while left:
             ready = epoll.poll(_PATIENCE)
@@ -118,11 +120,11 @@ def crowd(
                     came(by_fd[fd], number)
                     if counts[fd] == most:
                         left -= 1
-                    assert counts[fd] <= most, f"{word!r} came more often than {most} times"
+                    assert counts[fd] <= most, f"{word!r} was received more than {most} times"
 
 
 def exchange(clients: Sequence[Client], commands: Iterable[bytes], each: int, at_once: int) -> None:
-    """Have each client give so many commands, so many of them at a time, and take the replies."""
+    """Let each client send `each` commands, `at_once` of them at a time, and read the replies."""
     given = iter(commands)
     to_give = dict.fromkeys(clients, each)
 

@@ -1,9 +1,9 @@
-"""Durable runs, beside the engine in memory and bare sqlite3: throughput, latency, opening, a long past.
+"""Durable runs, compared with the engine in memory and bare sqlite3: throughput, latency, opening, big files.
 
-Everything that SQLite writes is on disk when it is acknowledged (`synchronous=FULL`), so time is the time
-that passes, and the disk under the temporary folder matters as much as the engine. What is compared is
-measured in turns, in one run, and medians are taken. The floor is bare sqlite3, which writes the same rows in
-groups of the same size. On the servers, round trips are counted.
+SQLite syncs every commit to the disk (`synchronous=FULL`), so time is elapsed time, and the disk of the
+temporary folder matters as much as the engine. The compared programs alternate in one execution, and medians
+are taken. The lower bound is bare sqlite3, which writes the same rows in batches of the same size. On
+servers, round trips are counted.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def measure() -> Iterator[Figure]:
 
 
 class Pace(msgspec.Struct):
-    """How fast runs went: runs per second that passed, and per second of processor time."""
+    """The throughput: runs per elapsed second, and per second of processor time."""
 
     rate: float
     computed: float
@@ -79,7 +79,7 @@ def measure_throughput(folder: Path) -> Iterator[Figure]:
             lambda: memory.append(trio.run(run_clients, "memory:")),
             lambda store=store: durable.append(trio.run(run_clients, store)),
         ]
-        for turn in turns if number % 2 else reversed(turns):  # so that none is always the first
+        for turn in turns if number % 2 else reversed(turns):  # so that no side is always the first
             turn()
         floor.append(write_again(store, folder / f"floor{number}.db"))
         sizes += [len(batch.events) for batch in store.batches]
@@ -103,7 +103,7 @@ def measure_throughput(folder: Path) -> Iterator[Figure]:
 
 
 async def run_clients(store: str | Store) -> Pace:
-    """Each client submits on its own handle, waits for the result, and does so again."""
+    """Each client repeatedly submits on its own handle and waits for the result."""
     gc.collect()
     async with open_engine(jobs, store=store, max_concurrent=MAX_CONCURRENT) as engine:
 
@@ -120,7 +120,7 @@ async def run_clients(store: str | Store) -> Pace:
 
 
 def write_again(store: RecordingStore, path: Path) -> float:
-    """Runs per second, if nobody had to do anything but write their rows."""
+    """Runs per second if only their rows are written."""
     groups = [statements_of(batch) for batch in store.batches]
     floor = Floor(path)
     took = sum(floor.write(group) for group in groups)
@@ -135,7 +135,7 @@ class Alone(msgspec.Struct):
     """Runs one at a time. Seconds."""
 
     runs: list[float]
-    commits: list[float]  # of the same rows, each bare
+    commits: list[float]  # of the same rows, by bare sqlite3
     computed: float  # processor time of one run
     commits_per_run: float
 
@@ -157,8 +157,8 @@ def measure_latency(folder: Path) -> Iterator[Figure]:
 
 
 def measure_alone(path: Path) -> Alone:
-    """After each run, what it committed is written again by bare sqlite3: so a disk that is slow for a while
-    is slow for both."""
+    """After each run, bare sqlite3 writes the same rows: so a disk that is slow for a while affects both
+    equally."""
     floor = Floor(path.with_suffix(".floor"))
     alone = trio.run(run_alone, RecordingStore(f"sqlite:///{path}.db"), floor)
     floor.close()
@@ -184,7 +184,7 @@ async def run_alone(store: RecordingStore, floor: Floor) -> Alone:
 
 
 def percentile(values: list[float], part: float) -> float:
-    """The value below which this part of all lies."""
+    """The value below which this fraction of all values is."""
     return quantiles(values, n=100, method="inclusive")[round(part * 100) - 1]
 
 
@@ -209,7 +209,7 @@ def measure_opening(folder: Path) -> Iterator[Figure]:
 
 
 def open_copy(path: Path) -> Opening:
-    """Open a copy of the file, which changes as it is opened."""
+    """Open a copy of the file, because opening changes a file."""
     copy = path.with_suffix(".copy")
     shutil.copyfile(path, copy)
     try:
@@ -220,13 +220,13 @@ def open_copy(path: Path) -> Opening:
 
 
 def open_file(path: Path) -> Opening:
-    """Open it in a process of its own."""
+    """Open it in a separate process."""
     command = [sys.executable, "-m", f"{__package__}.opening", str(path)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
     return msgspec.json.decode(done.stdout, type=Opening)
 
 
-# A long past.
+# Files with many finished runs.
 
 
 def measure_past(folder: Path) -> Iterator[Figure]:
@@ -281,12 +281,12 @@ def measure_round_trips() -> Iterator[Figure]:
                 "",
                 "<=",
                 counts[few] + 2,
-                note=f"{counts[few]} for {few} runs; what the pool asks is among them",
+                note=f"{counts[few]} for {few} runs; this includes the checks of the pool",
             )
 
 
 async def count_round_trips(url: str) -> dict[str, dict[int, int]]:
-    """By what the batch is about and by its size."""
+    """The round trips by the content of the batch and by its size."""
     await upgrade(url)
     took: dict[str, dict[int, int]] = {"are queued": {}, "start": {}, "end": {}}
     with counted(url) as (watched, turns):

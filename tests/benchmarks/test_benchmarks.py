@@ -1,4 +1,4 @@
-"""The benchmarks still run, in small; what they measure is nobody's business here."""
+"""The benchmarks still run, with small sizes; their results are not checked here."""
 
 import logging
 import sqlite3
@@ -75,7 +75,7 @@ def figures_in_small(
     return list(benchmark.measure())
 
 
-def tell_the_same(name: str, figures: list[Figure]) -> None:
+def assert_same_reports(name: str, figures: list[Figure]) -> None:
     told = msgspec.json.decode(as_json(name, figures))
     assert [figure["name"] for figure in told["figures"]] == [figure.name for figure in figures]
     table = "\n".join(as_lines(figures))
@@ -83,49 +83,49 @@ def tell_the_same(name: str, figures: list[Figure]) -> None:
 
 
 @pytest.mark.usefixtures("_level")
-def test_the_memory_benchmark_tells_the_same_to_people_and_to_programs(monkeypatch: pytest.MonkeyPatch):
+def test_the_memory_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(memory, {**MEMORY, "SHORT_TIMES": 1}, monkeypatch)
-    tell_the_same("memory", figures)
+    assert_same_reports("memory", figures)
     assert sum(figure.passed is not None for figure in figures) == 5
 
 
 @pytest.mark.usefixtures("_level")
-def test_the_store_benchmark_tells_the_same_to_people_and_to_programs(monkeypatch: pytest.MonkeyPatch):
+def test_the_store_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(store, "measure_round_trips", lambda: iter(()))  # tests/stores counts them, too
     figures = figures_in_small(store, STORE, monkeypatch)
-    tell_the_same("store", figures)
+    assert_same_reports("store", figures)
     assert sum(figure.passed is not None for figure in figures) == 6
 
 
 @pytest.mark.usefixtures("_level")
-def test_the_gateway_benchmark_tells_the_same_to_people_and_to_programs(monkeypatch: pytest.MonkeyPatch):
+def test_the_gateway_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(gateway, GATEWAY, monkeypatch)
-    tell_the_same("gateway", figures)
+    assert_same_reports("gateway", figures)
     assert sum(figure.passed is not None for figure in figures) == 5
 
 
 @pytest.mark.usefixtures("_level")
-def test_the_flows_benchmark_tells_the_same_to_people_and_to_programs(monkeypatch: pytest.MonkeyPatch):
+def test_the_flows_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(flows, FLOWS, monkeypatch)
-    tell_the_same("flows", figures)
+    assert_same_reports("flows", figures)
     assert sum(figure.passed is not None for figure in figures) == 3
 
 
 @pytest.mark.usefixtures("_level")
-def test_the_aio_benchmark_tells_the_same_to_people_and_to_programs(monkeypatch: pytest.MonkeyPatch):
+def test_the_aio_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(aio, AIO, monkeypatch)
-    tell_the_same("aio", figures)
+    assert_same_reports("aio", figures)
     assert sum(figure.passed is not None for figure in figures) == 4
 
 
 @pytest.mark.usefixtures("_level")
-def test_the_before_benchmark_tells_the_same_to_people_and_to_programs(monkeypatch: pytest.MonkeyPatch):
+def test_the_before_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(store, "ALONE", 5)
     try:
         figures = figures_in_small(before, BEFORE, monkeypatch)
     except NoHistory as error:
         pytest.skip(str(error))
-    tell_the_same("before", figures)
+    assert_same_reports("before", figures)
     assert sum(figure.passed is not None for figure in figures) == 7
 
 

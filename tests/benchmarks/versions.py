@@ -1,7 +1,7 @@
-"""Versions of the package beside each other: each in a folder of its own, shaped as it is when installed.
+"""Several versions of the package, each in its own folder with the layout of an installed package.
 
-Processes that measure a version get its folder first in `PYTHONPATH`, so they share everything else: Python,
-the dependencies, and the benchmarks.
+In a process that measures a version, `PYTHONPATH` begins with the folder of the version. Everything else is
+the same: Python, the dependencies, and the benchmarks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class NoHistory(Exception):
-    """The commit isn't here: this is no clone of the repository, or a shallow one."""
+    """The commit is missing: this is not a clone of the repository, or a shallow one."""
 
 
 def lay_out(sources: Path, folder: Path) -> Path:
@@ -35,12 +35,12 @@ def lay_out(sources: Path, folder: Path) -> Path:
 
 
 def lay_out_commit(commit: str, folder: Path) -> Path:
-    """The same with the version that a commit holds."""
+    """The same with the version of a commit."""
     done = subprocess.run(
         ["git", "archive", "--format=tar", commit], cwd=ROOT, capture_output=True, check=False
     )
     if done.returncode:
-        raise NoHistory(f"commit {commit} is not here, fetch the history: {done.stderr.decode().strip()}")
+        raise NoHistory(f"commit {commit} not found: fetch the history ({done.stderr.decode().strip()})")
     sources = folder.with_name(f"{folder.name}-sources")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(sources, filter="data")
@@ -48,7 +48,7 @@ def lay_out_commit(commit: str, folder: Path) -> Path:
 
 
 def call(version: Path, module: str, *arguments: str) -> bytes:
-    """What a module of the benchmarks writes in a process that imports this version."""
+    """The output of a module of the benchmarks in a process that imports this version."""
     path = os.pathsep.join([str(version), str(ROOT)])
     command = [sys.executable, "-P", "-m", f"{__package__}.{module}", *arguments]
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""A worker that is called, and says nothing of itself to anyone: `python -m tests.benchmarks.working`."""
+"""A push worker that registers nowhere: `python -m tests.benchmarks.working`."""
 
 from __future__ import annotations
 

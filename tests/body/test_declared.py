@@ -124,7 +124,7 @@ async def test_a_function_that_is_no_job_is_refused_with_its_name(autojump_clock
     async with open_engine(jobs) as engine:
         with pytest.raises(Invalid, match=r"plain is not registered as a job: decorate it with"):
             await engine.submit(plain, handle="a")  # type: ignore[call-overload]
-        with pytest.raises(Invalid, match=r'elsewhere is job "elsewhere" of other Jobs'):
+        with pytest.raises(Invalid, match=r'elsewhere is job "elsewhere" of another Jobs object'):
             await engine.submit(elsewhere, handle="a")
         with pytest.raises(RunFailed, match="plain is not registered as a job"):
             await (await engine.submit(calls, handle="a")).result()

@@ -370,7 +370,7 @@ async def test_a_cancel_during_the_commit_of_the_end_is_a_conflict(autojump_cloc
         assert refused.value.details["run"].status == "succeeded"
 
 
-async def test_a_cancel_at_the_instant_of_the_time_out_ends_the_run_once(autojump_clock):
+async def test_a_cancel_at_the_instant_of_the_timeout_ends_the_run_once(autojump_clock):
     for offset in (-0.001, 0.0, 0.001):
         async with open_engine(with_body(stubborn_for(12)), store="memory:") as engine:
             ticket = await engine.submit("work", handle="alice", run_timeout=10)
@@ -464,7 +464,7 @@ async def test_a_cooperative_body_with_infinite_grace_is_awaited_and_not_cancell
     assert ended == ["well"]
 
 
-async def test_a_time_out_is_cooperative_too(autojump_clock):
+async def test_a_timeout_is_cooperative_too(autojump_clock):
     saw = []
 
     async def body(run: Run):

@@ -295,7 +295,7 @@ async def test_a_cancel_leaves_no_part(autojump_clock, tmp_path):
         assert files_below(tmp_path) == {}
 
 
-async def test_a_time_out_leaves_no_part(autojump_clock, tmp_path):
+async def test_a_timeout_leaves_no_part(autojump_clock, tmp_path):
     async with open_engine(with_body(writing_for_long), store="memory:", data_dir=tmp_path) as engine:
         ticket = await engine.submit("work", handle="alice", run_timeout=60)
         with pytest.raises(RunTimedOut):

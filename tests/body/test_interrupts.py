@@ -242,7 +242,7 @@ async def test_an_open_interrupt_is_in_the_snapshot(autojump_clock):
         assert await open_interrupts(engine) == []
 
 
-async def test_an_interrupt_without_a_time_out_has_no_deadline(autojump_clock):
+async def test_an_interrupt_without_a_timeout_has_no_deadline(autojump_clock):
     async def body(run: Run):
         return await run.interrupt("may I?", timeout=math.inf)
 
@@ -331,7 +331,7 @@ async def test_without_an_answer_in_time_it_is_none(release_slot, timeout, secon
         assert await engine.answer(closed[0].interrupt, "too late") == "already_resolved"
 
 
-async def test_the_default_time_out_is_five_minutes(autojump_clock):
+async def test_the_default_timeout_is_five_minutes(autojump_clock):
     async def body(run: Run):
         begun = trio.current_time()
         await run.interrupt("may I?")
@@ -598,7 +598,7 @@ async def test_a_withdrawn_interrupt_gets_its_slot_back_before_the_body_continue
     assert went_on == [60]
 
 
-async def test_a_time_out_with_the_slot_must_be_shorter_than_what_is_left_to_the_run(autojump_clock):
+async def test_a_timeout_with_the_slot_must_be_shorter_than_what_is_left_to_the_run(autojump_clock):
     async def body(run: Run):
         await trio.sleep(40)
         with pytest.raises(Invalid, match="60"):

@@ -89,13 +89,14 @@ def _is_argument(param: click.Parameter) -> bool:
 
 def _option(option: click.Option) -> tuple[str, str]:
     value = "" if option.is_flag else f" {option.make_metavar(click.Context(click.Command('x')))}"
-    names = ", ".join(f"`{name}{value}`" for name in option.opts)
+    spellings = ", ".join(f"`{name}{value}`" for name in option.opts)
     help = option.help or ""
     if option.show_default and option.default not in (None, False):
         help += f" Default: `{option.default}`."
     if option.show_envvar:
-        help += f" Variable: `{option.envvar}`."
-    return names, help.strip()
+        names = [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
+        help += f" Variable: {' or '.join(f'`{name}`' for name in names)}."
+    return spellings, help.strip()
 
 
 def _table(header: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:

@@ -1,4 +1,4 @@
-"""The commands that talk to a server: what they do, print, and end with."""
+"""The commands for a running server: their effects, output and exit codes."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def all_json(*arguments: object, code: int = 0) -> list[Any]:
 
 
 def refusal(*arguments: object, code: int = 1) -> str:
-    """The sentence with which a command refuses."""
+    """The error message of a command."""
     result = greenroom(*arguments, code=code)
     return result.stderr.splitlines()[-1].removeprefix("Error: ")
 
@@ -93,12 +93,12 @@ def test_parameters_can_be_single_json_or_on_standard_input(handle: str):
     assert json.loads(result.stdout) == given
     assert "--params is not valid JSON" in refusal("submit", "quick", "-H", handle, "--params", "{", code=2)
     assert "NAME=VALUE" in refusal("submit", "quick", "-H", handle, "-p", "n", code=2)
-    assert "can't be combined with" in refusal(
+    assert "cannot be combined with" in refusal(
         "submit", "quick", "-H", handle, "-p", "n=1", "--params", "{}", code=2
     )
 
 
-def test_a_run_that_is_waited_for_and_fails_ends_the_command_with_5(handle: str):
+def test_submit_with_wait_exits_with_5_if_the_run_fails(handle: str):
     assert "failed: ValueError: as it must" in refusal("submit", "fails", "-H", handle, "--wait", code=5)
     run = as_json("submit", "fails", "-H", handle, "--wait", code=5)
     assert (run["status"], run["error"]) == ("failed", "ValueError: as it must")
@@ -159,7 +159,8 @@ def test_an_interrupt_is_answered_by_its_key(handle: str):
     )
     assert as_json("answer", handle, "true", "--key", "1") == {"outcome": "resolved"}
     assert said("watch", run) == "true"
-    assert "is not a pending run or a handle with one" in refusal("answer", handle, "1", "--key", "1")
+    refused = refusal("answer", handle, "1", "--key", "1")
+    assert "is neither a pending run nor a handle with an active run" in refused
 
 
 def _until_asked(run: str) -> list[str]:
@@ -286,10 +287,10 @@ def test_the_state_is_the_whole_snapshot_or_a_summary():
     assert said("state").startswith("server     http://127.0.0.1:")
 
 
-# Who may, and what can't be done.
+# Permissions and errors.
 
 
-def test_no_server_ends_a_command_with_3(monkeypatch: pytest.MonkeyPatch):
+def test_without_a_server_a_command_exits_with_3(monkeypatch: pytest.MonkeyPatch):
     assert "connection to ws://127.0.0.1:1 failed" in refusal("state", "--url", "http://127.0.0.1:1", code=3)
     assert refusal("state", "--url", "nonsense", code=2)
 
@@ -311,7 +312,7 @@ def test_the_error_of_a_command_is_printed_as_json(handle: str, server: Served):
     assert error("watch", run, code=5) == ("run_not_succeeded", {})
 
 
-def test_without_a_token_or_the_role_for_it_a_command_ends_with_4(
+def test_without_a_token_or_the_required_role_a_command_exits_with_4(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("GREENROOM_URL")
@@ -327,7 +328,9 @@ def test_without_a_token_or_the_role_for_it_a_command_ends_with_4(
         refusal("state", "--url", guarded.url, "--token-file", "absent", code=1)
 
 
-def test_watching_what_the_token_has_not_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_watching_runs_outside_the_limits_of_the_token_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.delenv("GREENROOM_URL")
     token = said(
         "token", "add", "eve", "--role", "viewer", "--handle", "eve", "--tokens", tmp_path / "tokens"

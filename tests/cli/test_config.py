@@ -1,4 +1,4 @@
-"""The configuration: what is written where, which of it wins, and what is said about mistakes."""
+"""The configuration: its sources, which of them has priority, and how errors are reported."""
 
 import json
 import logging
@@ -71,7 +71,7 @@ def test_variables_override_the_file_and_flags_override_both():
     assert config.gateway.limits.burst == 3
 
 
-def test_every_setting_can_be_set_by_a_variable_of_its_own():
+def test_every_setting_can_be_set_by_its_variable():
     texts = {
         int: "7",
         float: "7",
@@ -113,7 +113,7 @@ def test_lanes_and_retention_can_be_written_in_each_way():
     assert engine.keep_runs == Keep(5)
 
 
-def test_what_is_on_or_off_is_written_as_true_or_false():
+def test_switches_are_written_as_true_or_false():
     assert configured("[engine]\nallow_scripts = true").config.engine.allow_scripts is True
     assert configured(GREENROOM_ALLOW_SCRIPTS="False").config.engine.allow_scripts is False
     for mistake in (mistakes("[engine]\nallow_scripts = 1"), mistakes("", GREENROOM_ALLOW_SCRIPTS="yes")):
@@ -210,7 +210,7 @@ def test_a_variable_that_is_no_setting_is_a_warning_because_others_set_such_too(
     )
 
 
-def test_a_named_file_must_be_there_and_none_is_needed_here():
+def test_a_named_file_must_exist_and_the_default_file_is_optional():
     with pytest.raises(ConfigMistakes, match=r"cannot read elsewhere\.toml: No such file"):
         read_config("elsewhere.toml", environ={})
     Path("elsewhere.toml").write_text("[gateway]\nport = 5")
@@ -229,7 +229,7 @@ def test_config_check_shows_settings_and_their_origins_without_passwords():
     assert json.loads(line) == {"ok": True, "settings": {"engine.store": "postgresql://me@db/x"}}
 
 
-def test_config_check_ends_with_two_and_all_mistakes():
+def test_config_check_exits_with_2_and_reports_all_errors():
     Path("greenroom.toml").write_text("[gateway]\nport = -1\nhots = 'x'\n")
     result = check()
     assert (result.exit_code, result.stdout) == (2, "")
@@ -244,7 +244,7 @@ def test_config_check_ends_with_two_and_all_mistakes():
     ]
 
 
-def test_config_check_looks_for_what_is_named():
+def test_config_check_checks_that_named_files_exist():
     Path("broken.py").write_text("import json\n1/0\n")
     Path("needy.py").write_text("import nothing_of_this_name\n")
     Path("app.py").write_text("import greenroom\njobs = greenroom.Jobs()\nother = 3\n")

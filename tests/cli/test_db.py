@@ -1,4 +1,4 @@
-"""`greenroom db`: what each command does, what it says, and with which code it ends."""
+"""`greenroom db`: the effect, the output and the exit code of each command."""
 
 import json
 import sqlite3
@@ -44,7 +44,7 @@ def greenroom(*arguments: object) -> Result:
 
 
 def refused(*arguments: object, code: int = 1) -> str:
-    """The one sentence with which a command refuses."""
+    """The error message of a command."""
     result = greenroom(*arguments)
     assert (result.exit_code, result.stdout) == (code, "")
     [sentence] = result.stderr.splitlines() if code == 1 else result.stderr.splitlines()[-1:]
@@ -121,7 +121,7 @@ def test_errors_are_printed_as_json(store: str, tmp_path: Path):
         ("db", "backup"),
     ],
 )
-def test_a_command_that_is_not_understood_ends_with_two(arguments: tuple[str, ...]):
+def test_invalid_arguments_exit_with_2(arguments: tuple[str, ...]):
     refused(*arguments, code=2)
 
 
@@ -143,7 +143,7 @@ def test_the_default_store_is_greenroom_db_in_the_current_folder(
 
 
 @pytest.mark.parametrize("command", ["current", "check", "prune"])
-def test_a_store_that_is_not_there_is_not_made(command: str, store: str, tmp_path: Path):
+def test_a_missing_store_is_not_created(command: str, store: str, tmp_path: Path):
     given = ["--keep-runs", "1"] if command == "prune" else []
     assert "does not exist" in refused("db", command, "--store", store, *given)
     assert list(tmp_path.iterdir()) == []
@@ -189,12 +189,14 @@ def test_a_sqlite_store_is_sound_after_use_by_an_engine(store: str, tmp_path: Pa
     assert "schema 4;" in greenroom("db", "current", "--store", store).stdout
 
 
-def test_an_engine_opens_what_upgrade_has_made(store: str, tmp_path: Path):
+def test_an_engine_opens_a_store_that_upgrade_has_created(store: str, tmp_path: Path):
     greenroom("db", "upgrade", "--store", store)
     assert len(run_some(store, tmp_path, 2)) == 2
 
 
-async def test_what_needs_the_store_alone_is_refused_while_an_engine_has_it(store: str, tmp_path: Path):
+async def test_commands_that_need_exclusive_access_are_refused_while_an_engine_uses_the_store(
+    store: str, tmp_path: Path
+):
     async with open_engine(jobs, store, data_dir=tmp_path / "data"):
         for given in (["upgrade"], ["prune", "--keep-runs", "0"]):
             result = await in_thread("db", *given, "--store", store)

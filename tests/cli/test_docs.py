@@ -44,7 +44,7 @@ def _default(path: tuple[str, ...]) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def test_the_example_is_a_good_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_the_example_is_a_valid_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     [example] = re.findall(r"```toml\n(.*?)```", CONFIGURATION.read_text(encoding="utf-8"), re.DOTALL)
     file = tmp_path / "greenroom.toml"
     file.write_text(example, encoding="utf-8")
@@ -64,7 +64,7 @@ def test_the_example_of_errors_is_the_real_output(tmp_path: Path, monkeypatch: p
     assert [str(mistake) in shown for mistake in caught.value.mistakes] == [True] * 3
 
 
-async def test_the_table_of_metrics_is_what_the_gateway_gives():
+async def test_the_table_of_metrics_matches_the_gateway():
     async with open_engine(Jobs(), store="memory:", lanes={"images": 2}) as engine:
         workers = await engine.workers.list()
         exposition = Metrics(engine).exposition(await engine.snapshot(), workers, lag=0).decode()
@@ -74,7 +74,9 @@ async def test_the_table_of_metrics_is_what_the_gateway_gives():
     assert {name: kind for name, kind, _ in table} == {
         name: kind for name, kind in given.items() if not name.endswith("_created")
     }
-    counted = set(re.findall(r"^(\w+)[{ ]", exposition, re.MULTILINE))  # what only events bring isn't yet
+    counted = set(
+        re.findall(r"^(\w+)[{ ]", exposition, re.MULTILINE)
+    )  # metrics that only events create are missing
     assert {name: label for name, _, label in table if name in counted} == {
         name: labels.get(name, "") for name, _, _ in table if name in counted
     }

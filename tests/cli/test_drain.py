@@ -10,7 +10,7 @@ from greenroom.gateway import GatewayConfig, open_gateway
 from greenroom.protocol.states import Status
 
 
-async def test_it_waits_for_the_child_that_what_executes_calls():
+async def test_it_waits_for_a_child_that_an_executing_run_calls():
     jobs, calls, ends = Jobs(), trio.Event(), trio.Event()
 
     @jobs.job("parent")
@@ -41,7 +41,7 @@ async def test_it_waits_for_the_child_that_what_executes_calls():
         async for _ in client.events(after=0):
             if client.state.runs[run.id].status is Status.SUSPENDED:
                 break
-        await client.get_run(run.id)  # by now, all that is known has been heard
+        await client.get_run(run.id)  # after this reply, the client has received all earlier events
         assert not done.is_set()
         ends.set()
         with trio.fail_after(30):

@@ -16,9 +16,9 @@ from greenroom.config.reading import SETTINGS, VARIABLES, read_config
 from tests.texts import WRONG, python_in
 
 TOML: list[Any] = [value for value in WRONG if "null" not in json.dumps(value)] + [{"a": 1}]
-"""The wrong values that a file can hold."""
+"""The wrong values that a file can contain."""
 DATES = ["2026-01-01", "2026-01-01T00:00:00Z", "12:00:00", "inf", "nan"]
-"""What only a file can hold."""
+"""Values that only a file can contain."""
 
 
 def mistakes(text: str, environ: dict[str, str]) -> list[Any]:

@@ -161,7 +161,7 @@ def test_a_run_is_watched_line_by_line_and_then_its_node_runs_and_its_result_are
     assert json.loads(result) == {"n": 10, "text": "HI"}
 
 
-def test_in_json_there_are_the_events_then_the_node_runs_and_at_last_the_run():
+def test_with_json_the_events_are_printed_then_the_node_runs_and_finally_the_run():
     published("in-json", ORDER)
     lines = all_json("flow", "run", "in-json", "-p", '{"n": 5, "text": "hi"}', "--watch")
     events = [line for line in lines if "type" in line]
@@ -172,7 +172,7 @@ def test_in_json_there_are_the_events_then_the_node_runs_and_at_last_the_run():
     assert (lines[-1]["status"], lines[-1]["result"]) == ("succeeded", {"n": 10, "text": "HI"})
 
 
-def test_a_run_that_is_watched_and_fails_ends_the_command_with_5():
+def test_watching_a_run_that_fails_exits_with_5():
     published("fails", ORDER)
     result = greenroom("flow", "run", "fails", "-p", '{"n": "no number"}', "--watch")
     assert json.loads(result.stdout.splitlines()[-1]) == {}  # a text is not greater than a number
@@ -181,7 +181,7 @@ def test_a_run_that_is_watched_and_fails_ends_the_command_with_5():
     assert "service_error" in result.stdout.splitlines()[-1]
 
 
-def test_a_run_is_shown_with_what_is_shared_and_a_signal_ends_its_wait():
+def test_a_run_is_shown_with_its_shared_data_and_a_signal_ends_its_wait():
     published("waits", WAIT)
     run = said("flow", "run", "waits", "--handle", "alice", "-p", "{}")
     assert said("flow", "signal", "alice", "$shared.paid", '{"amount": 3}') == f"Signal sent to {run}."

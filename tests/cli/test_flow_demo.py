@@ -1,4 +1,4 @@
-"""`greenroom flow demo` as a process: it shows both branches, leaves nothing behind, and ends."""
+"""`greenroom flow demo` as a process: it shows both branches, removes its files, and exits."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.cli.served import PATIENCE
 
 
-def test_the_demo_takes_both_branches_shows_the_node_runs_and_ends_by_itself_with_0(tmp_path: Path):
+def test_the_demo_takes_both_branches_shows_the_node_runs_and_exits_with_0(tmp_path: Path):
     played = subprocess.run(
         [sys.executable, "-m", "greenroom", "flow", "demo", "--once"],
         cwd=tmp_path,

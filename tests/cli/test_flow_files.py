@@ -1,4 +1,4 @@
-"""`greenroom flow check` and `flow graph`: what they say of a file, without a server."""
+"""`greenroom flow check` and `flow graph`: their output for a file, without a server."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def file(text: str, name: str = "order.yaml") -> str:
     return name
 
 
-def test_a_good_definition_is_in_order_and_what_is_doubtful_is_a_warning():
+def test_a_valid_definition_is_accepted_and_doubtful_parts_are_warnings():
     assert greenroom("check", file(GOOD)).stdout == "The definition is valid.\n"
     doubtful = GOOD.replace("action: large, to", "action: huge, to").replace("to: shout", "to: size")
     result = greenroom("check", file(doubtful.replace("size, action: huge", "shout, action: huge")))
@@ -69,10 +69,10 @@ def test_all_errors_are_reported_with_file_and_path_and_it_exits_with_2():
         ["order.yaml", "edges[0].to"],
     ]
     assert greenroom("graph", file(MISTAKEN), code=2).stderr == result.stderr
-    assert greenroom("publish", file(MISTAKEN), code=2).stderr == result.stderr  # nobody was asked
+    assert greenroom("publish", file(MISTAKEN), code=2).stderr == result.stderr  # no server was contacted
 
 
-def test_a_program_gets_them_in_json():
+def test_with_json_the_errors_are_one_object():
     found = json.loads(greenroom("check", file(MISTAKEN), "--json", code=2).stdout)
     assert (found["ok"], len(found["mistakes"])) == (False, 4)
     assert json.loads(greenroom("check", file(GOOD), "--json").stdout) == {
@@ -91,7 +91,7 @@ def test_a_definition_can_be_on_standard_input_and_json():
     assert "--name is required" in greenroom("publish", "-", stdin=GOOD, code=2).stderr
 
 
-def test_scripts_are_a_mistake_unless_they_are_allowed(monkeypatch: pytest.MonkeyPatch):
+def test_scripts_are_an_error_unless_they_are_allowed(monkeypatch: pytest.MonkeyPatch):
     assert "allow_scripts is off" in greenroom("check", file(SCRIPT, "a.json"), code=2).stderr
     greenroom("check", "a.json", "--allow-scripts")
     monkeypatch.setenv("GREENROOM_ALLOW_SCRIPTS", "true")

@@ -61,7 +61,7 @@ def shown() -> ShownTree:
     return ShownTree()
 
 
-def test_every_node_of_the_definition_is_there_in_its_order_before_anything_happens(shown: ShownTree):
+def test_every_node_of_the_definition_is_shown_in_its_order_before_the_first_event(shown: ShownTree):
     assert shown.drawn() == [
         "order, version 1   run run-1",
         "├─ · price  executor sum",
@@ -133,7 +133,7 @@ def test_parameters_of_the_run_override_those_of_the_node():
     assert shown.drawn()[6].endswith("waits for a signal: $shared.else")
 
 
-def test_nodes_within_others_stand_below_them_also_those_of_another_flow(shown: ShownTree):
+def test_inner_nodes_are_below_their_outer_node_also_those_of_another_flow(shown: ShownTree):
     shown.starts("inner", "subflow")
     shown.ran("inner/a", "local", action="default")
     shown.starts("other", "flow_ref")
@@ -191,13 +191,13 @@ def test_other_runs_are_skipped(shown: ShownTree):
     assert shown.drawn() == before
 
 
-def test_names_and_errors_cannot_steer_the_terminal_and_are_no_markup():
+def test_names_and_errors_cannot_contain_control_sequences_or_markup():
     shown = ShownTree({"start": "a", "nodes": {"[bold]a": {"kind": "executor", "service": "s"}}})
     shown.ran("[bold]a", status="error", error="service_error: \x1b[2J[red]no", action="default")
     assert shown.drawn()[1] == "└─ ✘ [bold]a  executor s  2.0 s  → default  service_error: �[2J[red]no"
 
 
-def test_where_there_is_little_room_what_is_at_work_and_what_ended_last_stay():
+def test_with_few_lines_executing_nodes_and_those_that_ended_last_are_shown():
     nodes = {f"n{number}": {"kind": "executor", "service": "s"} for number in range(50)}
     shown = ShownTree({"start": "n0", "nodes": nodes})
     for number in range(30):
@@ -211,7 +211,7 @@ def test_where_there_is_little_room_what_is_at_work_and_what_ended_last_stay():
         "├─ ✔ n28",
         "└─ ✔ n29",
     ]
-    assert len(shown.drawn(height=33)) == 31  # what was never reached goes first
+    assert len(shown.drawn(height=33)) == 31  # nodes that were never reached are omitted first
 
 
 def test_the_state_of_the_run_is_above_the_tree(shown: ShownTree):

@@ -13,7 +13,7 @@ from greenroom.cli import LazyCommand, main
 from tests.cli.runner import runner
 
 HEAVY = {"alembic", "cattrs", "hypothesis", "prometheus_client", "pytest", "sqlalchemy", "trio_websocket"}
-"""What takes long to import, and what only some commands need."""
+"""Packages that are slow to import, and packages that only some commands need."""
 
 CALL = """
 import json, runpy, sys
@@ -84,14 +84,14 @@ def test_a_command_that_is_mistyped_is_guessed():
     assert "Did you mean 'runs'?" in result.stderr
 
 
-def test_every_public_name_is_there_and_no_other():
+def test_the_package_has_exactly_the_public_names():
     assert {name for name in greenroom.__all__ if hasattr(greenroom, name)} == {*greenroom.__all__}
     assert {*greenroom.__all__} <= {*dir(greenroom)}
     with pytest.raises(AttributeError, match="no attribute 'open_motor'"):
         _ = greenroom.open_motor
 
 
-def test_every_error_is_importable_from_the_front_door():
+def test_every_error_can_be_imported_from_the_package():
     assert {*errors.__all__} <= {*greenroom.__all__}
     assert all(getattr(greenroom, name) is getattr(errors, name) for name in errors.__all__)
 

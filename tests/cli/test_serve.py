@@ -27,7 +27,7 @@ def statuses(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("number", [SIGTERM, SIGINT])
-def test_the_first_signal_drains_and_ends_with_0(tmp_path: Path, number: Signals):
+def test_the_first_signal_drains_and_exits_with_0(tmp_path: Path, number: Signals):
     with Served(tmp_path) as server:
         server.submit("waits", "a")
         assert server.said() == "waits a"
@@ -67,7 +67,7 @@ def test_a_run_that_executed_when_the_server_was_killed_resumes_at_the_next_star
         assert server.said() == "waits a"
 
 
-def test_a_body_that_can_not_be_ended_is_named_and_the_server_ends_with_0_all_the_same(tmp_path: Path):
+def test_a_body_that_does_not_end_is_logged_and_the_server_exits_with_0(tmp_path: Path):
     with Served(tmp_path, "--shutdown-timeout", "0") as server:
         run = server.submit("stuck", "a")
         assert server.said() == "stuck a"
@@ -77,7 +77,7 @@ def test_a_body_that_can_not_be_ended_is_named_and_the_server_ends_with_0_all_th
             f"body of run {run} did not end within its grace period; exiting without it"
             in server.messages("error")
         )
-    assert statuses(tmp_path) == {"a": "cancelled"}  # that much is committed
+    assert statuses(tmp_path) == {"a": "cancelled"}  # this is committed
 
 
 def test_the_second_signal_stops_immediately_with_its_exit_code(tmp_path: Path):
@@ -92,7 +92,7 @@ def test_the_second_signal_stops_immediately_with_its_exit_code(tmp_path: Path):
 
 
 @pytest.mark.parametrize("beside", [None, "stuck"])
-def test_an_engine_that_fails_ends_the_server_with_1(tmp_path: Path, beside: str | None):
+def test_a_server_whose_engine_fails_exits_with_1(tmp_path: Path, beside: str | None):
     with Served(tmp_path, "--shutdown-timeout", "0") as server:
         if beside is not None:
             server.submit(beside, "a")
@@ -102,7 +102,7 @@ def test_an_engine_that_fails_ends_the_server_with_1(tmp_path: Path, beside: str
         assert server.messages("critical" if beside is None else "error")
 
 
-def test_a_hangup_reloads_what_can_be_changed_live_and_names_what_can_not(tmp_path: Path):
+def test_a_hangup_applies_what_can_change_while_it_runs_and_logs_what_requires_a_restart(tmp_path: Path):
     with Served(tmp_path, toml="[engine]\nmax_concurrent = 1") as server:
         add = runner().invoke(
             main, ["token", "add", "me", "--role", "admin", "--tokens", str(tmp_path / "tokens")]
@@ -119,7 +119,7 @@ def test_a_hangup_reloads_what_can_be_changed_live_and_names_what_can_not(tmp_pa
         assert state["lanes"]["images"]["limit"] == 2
 
 
-def test_a_hangup_with_mistakes_in_the_configuration_changes_nothing(tmp_path: Path):
+def test_a_hangup_with_errors_in_the_configuration_changes_nothing(tmp_path: Path):
     with Served(tmp_path) as server:
         (tmp_path / "greenroom.toml").write_text(
             "[engine]\nmax_concurrent = 5\nmax_pendin = 7\n[gateway]\nport = 'x'"
@@ -158,7 +158,7 @@ def test_usr1_resets_the_lanes(tmp_path: Path):
         server.logged("lanes reset")
 
 
-def test_another_address_than_loopback_is_refused_without_tokens(tmp_path: Path):
+def test_a_non_loopback_address_is_refused_without_tokens(tmp_path: Path):
     ended = refused(tmp_path, "--host", "0.0.0.0")
     assert ended.returncode == 2
     assert '--host: gateway.host is not valid: host "0.0.0.0" is not a loopback address' in ended.stderr
@@ -171,7 +171,7 @@ def refused(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
 
 
-def test_a_port_that_is_taken_ends_it_with_1(tmp_path: Path):
+def test_with_a_port_in_use_it_exits_with_1(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = refused(tmp_path, "--port", str(port))
@@ -182,7 +182,7 @@ def test_a_port_that_is_taken_ends_it_with_1(tmp_path: Path):
     assert "Traceback" not in ended.stderr
 
 
-def test_a_store_that_another_engine_has_ends_it_with_1(tmp_path: Path):
+def test_with_a_store_in_use_by_another_engine_it_exits_with_1(tmp_path: Path):
     with Served(tmp_path):
         ended = refused(tmp_path)
     assert ended.returncode == 1
@@ -198,7 +198,7 @@ def test_the_jobs_are_named_by_the_argument_the_variable_or_the_file(tmp_path: P
 def test_without_jobs_it_serves_flows(tmp_path: Path):
     with Served(tmp_path, jobs=None) as server:
         assert server.messages("warning") == [
-            "no jobs configured: only flows can run, and they can't call local functions"
+            "no jobs configured: only flows can run, and they cannot call local functions"
         ]
         timer = {
             "start": "wait",

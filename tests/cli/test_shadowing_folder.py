@@ -1,4 +1,4 @@
-"""The commands in a folder whose files are called like modules of Python and of Greenroom."""
+"""The commands in a folder whose files have the names of modules of Python and of Greenroom."""
 
 from __future__ import annotations
 

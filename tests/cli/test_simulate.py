@@ -106,7 +106,7 @@ def test_a_seed_that_never_ends_is_reported(monkeypatch: pytest.MonkeyPatch):
     ("arguments", "why"),
     [
         ((), "--seed N"),
-        (("--hunt", "5", "--keep", "3"), "--keep can't be combined with --hunt"),
+        (("--hunt", "5", "--keep", "3"), "--keep cannot be combined with --hunt"),
         (("--hunt", "0"), "0"),
         (("--hunt", "soon"), "soon"),
         (("--seed", "x"), "x"),

@@ -1,4 +1,4 @@
-"""`greenroom token`: tokens are made, listed and taken away; the file never holds one."""
+"""`greenroom token`: tokens are created, listed and removed; the file never contains a token."""
 
 import json
 import stat
@@ -70,7 +70,7 @@ def test_the_file_is_the_configured_one_unless_it_is_named(file: Path):
         (("list", "--tokens", "elsewhere"), 1, "cannot read token file 'elsewhere'"),
     ],
 )
-def test_an_impossible_request_is_refused_in_one_sentence(
+def test_an_invalid_request_is_refused_in_one_sentence(
     file: Path, arguments: tuple[str, ...], code: int, told: str
 ):
     token("add", "me", "--role", "viewer", "--tokens", file)

@@ -109,7 +109,7 @@ async def browse(its: Pages, program: str, argument: Any, folder: Path) -> Any:
     command = [
         BROWSER,
         "--headless=new",
-        "--no-sandbox",  # the sandbox doesn't work for root, and the only page is ours
+        "--no-sandbox",  # the sandbox does not work for root, and the only page is ours
         "--disable-gpu",
         "--disable-dev-shm-usage",
         "--no-first-run",

@@ -78,11 +78,11 @@ SYNCHRONOUS = "synchronous client"
 KINDS: dict[str, Callable[[Jobs, Test], None]] = {
     "embedded": partial(in_trio, open_engine),
     "client": partial(in_trio, partial(_client, follow=True)),
-    "client that doesn't follow": partial(in_trio, partial(_client, follow=False)),
+    "client that does not follow": partial(in_trio, partial(_client, follow=False)),
     SYNCHRONOUS: partial(in_trio, synchronous_client, rate=RATE),
     "asyncio, embedded": partial(in_asyncio, greenroom.aio.Engine, open_engine),
     "asyncio, client": partial(in_asyncio, greenroom.aio.Client, partial(_client, follow=True)),
-    "asyncio, client that doesn't follow": partial(
+    "asyncio, client that does not follow": partial(
         in_asyncio, greenroom.aio.Client, partial(_client, follow=False)
     ),
 }
@@ -97,7 +97,7 @@ def everywhere(jobs: Jobs) -> Callable[[Test], Callable[..., None]]:
         parameters = inspect.signature(test).parameters
 
         def carry_out(kind: str, **arguments: Any) -> None:
-            known = {"follows": "doesn't follow" not in kind, "time_jumps": kind != SYNCHRONOUS}
+            known = {"follows": "does not follow" not in kind, "time_jumps": kind != SYNCHRONOUS}
             arguments |= {name: value for name, value in known.items() if name in parameters}
             KINDS[kind](jobs, lambda engine: test(engine=engine, **arguments))
 

@@ -325,7 +325,7 @@ async def test_iterating_ends_with_the_client(bodies: Bodies, autojump_clock: Mo
         events = client.events()
     with pytest.raises(StopAsyncIteration):
         await anext(events)
-    with pytest.raises(Unavailable, match="left"):
+    with pytest.raises(Unavailable, match="the client is closed"):
         await client.get_run("x")
 
 

@@ -112,7 +112,7 @@ async def test_a_flows_run_can_be_named_by_its_handle(engine: RunEngine):
     assert (await ticket.result())["got"] == 1
     with pytest.raises(errors.NoActiveRun):
         await engine.signal("alice", "flag", 1)
-    with pytest.raises(errors.NotFound, match='no run of a flow has the id "alice"'):
+    with pytest.raises(errors.NotFound, match='flow run "alice" not found'):
         await engine.flows.task("alice")
 
 
@@ -224,7 +224,7 @@ REFUSED: dict[str, Refusal] = {
     "start on an empty handle": lambda e: e.flows.start("waits", handle=" "),
     "start on a busy handle": lambda e: e.flows.start("waits", handle="busy"),
     "start with an empty request id": lambda e: e.flows.start("waits", request_id=""),
-    "start with a negative time-out": lambda e: e.flows.start("waits", deadline=-1),
+    "start with a negative timeout": lambda e: e.flows.start("waits", deadline=-1),
     "no task": lambda e: e.flows.task("nope"),
     "tasks of a strange status": lambda e: e.flows.tasks(status="happy"),
     "tasks of strange statuses": lambda e: e.flows.tasks(status=5),  # type: ignore[arg-type]

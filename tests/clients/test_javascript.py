@@ -233,7 +233,7 @@ async def test_a_refused_command_has_a_code_and_details():
             [True, "no_active_run", []],
             [True, "too_large", ["size", "limit"]],
             [True, "invalid", ["field", "known"]],
-            ["unavailable", "client is closed"],
+            ["unavailable", "the client is closed"],
         ]
 
 

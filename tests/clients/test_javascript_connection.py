@@ -61,7 +61,7 @@ async def test_a_lost_connection_is_reported_with_each_attempt_until_it_is_back(
     for state in lost:
         assert state["reason"]
         assert 0 < state["retryAt"] - state["now"] < 5_000
-    assert states[-1]["reason"] == "client is closed"
+    assert states[-1]["reason"] == "the client is closed"
     assert states[-1]["error"] is None
     assert all(state["frozen"] for state in states)
     assert found["late"] == statuses[2:]
@@ -131,7 +131,7 @@ async def test_a_gateway_that_cannot_be_reached_ends_the_first_attempt():
     """
     statuses, code, message = await run_node(program, "ws://127.0.0.1:1")
     assert (statuses, code) == (["connecting", "closed"], "unavailable")
-    assert message.startswith("can't connect to ws://127.0.0.1:1: ")
+    assert message.startswith("connection to ws://127.0.0.1:1 failed: ")
 
 
 async def test_every_listener_receives_the_changes_in_order_and_until_it_is_removed():

@@ -163,7 +163,7 @@ async def test_a_run_that_waits_longer_than_queue_timeout_times_out(engine: RunE
 
 
 @on_each
-async def test_an_infinite_time_out_is_none(engine: RunEngine, time_jumps: bool):
+async def test_an_infinite_timeout_is_none(engine: RunEngine, time_jumps: bool):
     ticket = await engine.submit("wait", handle="alice", params={}, run_timeout=math.inf, warn_after=math.inf)
     assert not await ticket.wait(timeout=5000 if time_jumps else 5)
 
@@ -216,9 +216,9 @@ async def test_a_handle_whose_runs_have_ended_has_no_active_run(engine: RunEngin
             errors.NoActiveRun, match=f'"alice" has no .* last one, {ticket.id}, is succeeded'
         ):
             await act()
-    with pytest.raises(errors.NoActiveRun, match='"alice" is not a pending run or a handle'):
+    with pytest.raises(errors.NoActiveRun, match='"alice" is neither a pending run nor a handle'):
         await engine.inject("alice", "hello")
-    with pytest.raises(errors.NoActiveRun, match='"alice" is not a pending run or a handle'):
+    with pytest.raises(errors.NoActiveRun, match='"alice" is neither a pending run nor a handle'):
         await engine.answer("alice", "yes", key="a")
     assert await engine.answer("alice", "yes") == "not_found"
 
@@ -412,8 +412,8 @@ REFUSED: dict[str, Refusal] = {
     "lane": lambda e, t, o: e.submit("wait", handle="x", params={}, lane="a\nb"),
     "on_conflict": lambda e, t, o: e.submit("wait", handle="x", params={}, on_conflict="fight"),  # type: ignore[arg-type]
     "request id": lambda e, t, o: e.submit("wait", handle="x", params={}, request_id=""),
-    "negative time-out": lambda e, t, o: e.submit("wait", handle="x", params={}, run_timeout=-1),
-    "time-out that is no number": lambda e, t, o: e.submit("wait", handle="x", params={}, deadline="none"),  # type: ignore[arg-type]
+    "negative timeout": lambda e, t, o: e.submit("wait", handle="x", params={}, run_timeout=-1),
+    "timeout that is no number": lambda e, t, o: e.submit("wait", handle="x", params={}, deadline="none"),  # type: ignore[arg-type]
     "on_wait": lambda e, t, o: e.submit("wait", handle="x", params={}, on_wait=5),  # type: ignore[arg-type]
     "busy handle": lambda e, t, o: e.submit("wait", handle="busy", params={}),
     "join another": lambda e, t, o: e.submit("wait", handle="busy", params={"a": 1}, on_conflict="join"),
@@ -436,7 +436,7 @@ REFUSED: dict[str, Refusal] = {
     "inject into nobody": lambda e, t, o: e.inject("nobody", "hello"),
     "inject into an ended run": lambda e, t, o: e.inject(o, "hello"),
     "inject no JSON": lambda e, t, o: e.inject("busy", b"hello"),
-    "inject while it doesn't stream": lambda e, t, o: e.inject("stream", "hello"),
+    "inject while it does not stream": lambda e, t, o: e.inject("stream", "hello"),
     "answer no JSON": lambda e, t, o: e.answer("nobody.1", {1: 2}),
     "locked draft": lambda e, t, o: e.set_params("busy", {"a": 1}),
     "draft of nobody": lambda e, t, o: e.set_params("", {"a": 1}),

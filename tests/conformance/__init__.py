@@ -1,5 +1,5 @@
-"""Conformance vectors for the fold: a snapshot, the events after it, and the snapshot that they lead to.
+"""Conformance vectors for the fold: a snapshot, the events after it, and the resulting snapshot.
 
-The files in `docs/reference/conformance/` are for the authors of clients. `stories.py` makes them with a real
-engine; the tests fold them with every implementation that this project has.
+The files in `docs/reference/conformance/` are for authors of clients. `stories.py` creates them with a real
+engine. The tests fold them with every implementation of this project.
 """

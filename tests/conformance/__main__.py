@@ -1,4 +1,4 @@
-"""Write the vectors anew: `python -m tests.conformance`."""
+"""Write the vectors again: `python -m tests.conformance`."""
 
 import json
 

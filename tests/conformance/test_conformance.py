@@ -1,4 +1,4 @@
-"""Every implementation of the fold, and the one on the page for authors of clients, passes all vectors."""
+"""Every implementation of the fold, including the one in write-a-client.md, passes all vectors."""
 
 from __future__ import annotations
 

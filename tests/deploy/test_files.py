@@ -1,4 +1,4 @@
-"""The files in deploy/ are right: the commands, paths and settings that they name, and their time-outs.
+"""The files in deploy/ are correct: the commands, paths and settings that they name, and their timeouts.
 
 No container is started: the commands of the image are executed here, in an environment like the image's.
 """
@@ -129,7 +129,7 @@ def interpolated(value: str) -> str:
     return re.sub(r"\$\{\w+(?::-([^}]*))?(?::\?[^}]*)?\}", lambda found: found[1] or "secret", value)
 
 
-def test_the_services_of_the_compose_file_wait_for_one_another_and_have_time_to_stop():
+def test_the_services_of_the_compose_file_wait_for_each_other_and_have_time_to_stop():
     services = COMPOSE["services"]
     assert services["greenroom"]["depends_on"] == {"upgrade": {"condition": "service_completed_successfully"}}
     assert services["upgrade"]["depends_on"] == {"database": {"condition": "service_healthy"}}

@@ -190,7 +190,7 @@ async def test_a_draft_that_cannot_be_stored_is_refused(
         assert await engine.snapshot() == before
 
 
-# Locks: from admission to the end, the draft can't change.
+# Locks: from admission to the end, the draft cannot change.
 
 
 @asynccontextmanager

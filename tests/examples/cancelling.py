@@ -70,7 +70,7 @@ async def main() -> None:
             try:
                 await ticket.cancel()
             except NotInteractive:
-                print("invoice: can't be cancelled now:", await ticket.result())
+                print("invoice: cannot be cancelled now:", await ticket.result())
 
 
 if __name__ == "__main__":
@@ -84,4 +84,4 @@ if __name__ == "__main__":
 #   then cancelled
 #   left: []
 # polite: stops between two pages
-# invoice: can't be cancelled now: sent
+# invoice: cannot be cancelled now: sent

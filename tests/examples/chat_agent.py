@@ -42,7 +42,7 @@ async def session(run: greenroom.aio.Run) -> list[dict]:
 
 @jobs.job("answer", resumable=True, max_attempts=3, loop="asyncio")
 async def answer(run: greenroom.aio.Run, params: dict) -> str:
-    """Stream one answer. It is a run of its own, so it can be cancelled, retried and timed out alone."""
+    """Stream one answer. It is a separate run, so it can be cancelled, retried and timed out alone."""
     talk, text, permissions = params["talk"], "", 0
     while True:
         tool = None

@@ -24,7 +24,7 @@ async function permit(interrupt) {
   await client.answer(interrupt.interrupt, true); // in a page: when the user presses the button
 }
 
-await client.submit("session", { handle: session, on_conflict: "join" }); // the session may be there already
+await client.submit("session", { handle: session, on_conflict: "join" }); // the session may exist already
 console.log("sent:", await client.inject(session, "How is the weather?"));
 console.log("answer:", await answered);
 // a stop button calls: await client.cancel(answer)

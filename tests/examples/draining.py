@@ -1,6 +1,6 @@
 """Draining lets executing runs finish and starts no others, for example before a deployment.
 
-New submissions are refused meanwhile, queued runs stay queued, and `resume` starts the queues again.
+Until then, new submissions are refused, queued runs stay queued, and `resume` starts the queues again.
 Leaving the block of `open_engine` also drains; bodies that still execute after `shutdown_timeout` are
 cancelled.
 """

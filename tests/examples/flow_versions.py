@@ -1,6 +1,6 @@
 """A published version of a flow never changes, and a run stays with the version that it started with.
 
-A definition with mistakes is refused, and the error lists all of them.
+A definition with errors is refused, and the error lists all of them.
 """
 
 import trio

@@ -1,7 +1,7 @@
 """A body opens an interrupt and waits for the answer; a client that follows the events answers it.
 
 `run.confirm` is for a yes or no, `run.interrupt` returns the answer as it is. With `release_slot=True` the
-run waits without its slot, so others execute meanwhile. A timeout and a cancel both count as a no.
+run waits without its slot, so other runs can execute. A timeout and a cancel both count as a no.
 """
 
 import trio

@@ -43,7 +43,7 @@ async def main() -> None:
         await engine.set_max_concurrent(6)
         await show("6 in all")
         await engine.set_concurrency("images", 0)
-        await show("images paused")  # and nobody is interrupted
+        await show("images paused")  # no run is interrupted
         print("cleared:", await engine.clear_lane("images"))
         finish.set()
         for ticket in tickets:

@@ -1,7 +1,7 @@
 """A body receives messages while it executes, for example what a user adds while a model still answers.
 
-`inject` never waits for the body: it returns `accepted` once the message is stored, or raises an error that
-says why not. A job can limit messages to the time when it streams, and receives none while it compacts.
+`inject` never waits for the body: it returns `accepted` once the message is stored, or raises an error with
+the reason. A job can limit messages to the time when it streams, and receives none while it compacts.
 """
 
 import trio

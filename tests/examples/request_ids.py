@@ -1,6 +1,6 @@
 """A submission that may be sent twice makes one run if it has a `request_id`.
 
-A client that lost its connection doesn't know whether its submission arrived. It sends it again under the
+A client that lost its connection does not know whether its submission arrived. It sends it again under the
 same id and gets the same run, until a day after the run's end. A different submission under that id is
 refused.
 """

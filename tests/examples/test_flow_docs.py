@@ -101,7 +101,7 @@ def test_the_table_of_node_runs_names_their_fields():
     ]
 
 
-def test_the_errors_of_workers_are_told_of():
+def test_the_errors_of_workers_are_documented():
     told = {name for row in rows(FLOWS, "name", "what has happened") for name in names(row[0])}
     assert set(get_args(FailureCode)) - {"stopped"} <= told
 

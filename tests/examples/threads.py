@@ -1,6 +1,6 @@
 """A plain function can be a job: it runs in a thread and gets a `BlockingRun`, whose calls block.
 
-Cancelling can't interrupt a thread. The next call on its `run` raises inside it; a function that makes no
+Cancelling cannot interrupt a thread. The next call on its `run` raises inside it; a function that makes no
 calls checks `cancel_requested`.
 """
 

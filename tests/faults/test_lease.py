@@ -135,7 +135,7 @@ async def test_an_engine_that_is_cut_off_ends_its_bodies_before_the_next_engine_
     begins = [at for at, what, who, _ in bodies.marks if (what, who) == ("begin", "second")]
     assert len(ends) == 3
     assert max(ends) < min(begins)
-    assert re.search("the lease on the store expires, because it could not be renewed", caplog.text)
+    assert re.search("the lease on the store is about to expire, because it could", caplog.text)
     assert "has taken the store" in caught.value.message
 
 

@@ -113,7 +113,7 @@ simple_nodes = st.one_of(
 
 @st.composite
 def graphs(draw: st.DrawFn, depth: int = 1) -> Definition:
-    """Definitions without a mistake in any field. Edges lead to existing nodes; all else is arbitrary."""
+    """Definitions without an error in any field. Edges lead to existing nodes; all else is arbitrary."""
     nodes = draw(st.dictionaries(names, simple_nodes, min_size=1, max_size=4))
     if depth and draw(st.booleans()):
         nodes[draw(names)] = {"kind": "subflow", "subflow": draw(graphs(depth - 1))}

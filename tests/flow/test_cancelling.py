@@ -151,7 +151,7 @@ async def test_a_queued_flow_is_cancelled_without_a_node_run(autojump_clock: Moc
 
 
 async def test_a_cancel_between_two_nodes_is_recorded_at_the_next_node(autojump_clock: MockClock) -> None:
-    """A function that can't be cancelled still returns its result."""
+    """A function that cannot be cancelled still returns its result."""
     calls = Calls()
 
     @calls.jobs.function("stubborn")

@@ -1,4 +1,4 @@
-"""Definitions of flows: how they are read, and how their mistakes are reported."""
+"""Definitions of flows: how they are read, and how their errors are reported."""
 
 import json
 import math
@@ -36,7 +36,7 @@ def errors(definition: Any, **options: Any) -> list[str]:
 
 
 def errors_of(**fields: Any) -> list[str]:
-    """The mistakes of a flow with one node, without the node's path."""
+    """The errors of a flow with one node, without the node's path."""
     return [
         error.removeprefix("nodes.a").removeprefix(".")
         for error in errors(flow(a=fields), allow_scripts=True)
@@ -113,7 +113,7 @@ def test_json_yaml_and_a_dict_give_the_same_graph():
 
 
 @given(graphs(depth=2))
-def test_any_definition_without_mistakes_is_read_the_same_from_each_form(definition: Definition):
+def test_any_definition_without_errors_is_read_the_same_from_each_form(definition: Definition):
     read = read_graph(definition)
     assert read.nodes.keys() == definition["nodes"].keys()
     assert {key: node.kind for key, node in read.nodes.items()} == {
@@ -252,10 +252,10 @@ def test_an_action_is_static_or_from_the_output_or_from_shared(
     assert node(**TIMER, post=post).post.action(output, Scope({}, shared)) == action
 
 
-# Mistakes.
+# Errors.
 
 
-def test_ten_mistakes_get_ten_messages_with_their_paths():
+def test_ten_errors_get_ten_messages_with_their_paths():
     definition = """
         start: begin
         nodes:
@@ -330,7 +330,7 @@ def test_ten_mistakes_get_ten_messages_with_their_paths():
         (flow(**{"a" * 300: TIMER}), "has 300 characters: at most 256 are allowed"),
     ],
 )
-def test_a_mistake_in_a_graph_is_reported_with_its_path(definition: Any, error: str):
+def test_an_error_in_a_graph_is_reported_with_its_path(definition: Any, error: str):
     found = errors(definition)
     assert any(error in one for one in found), found
     assert len({one.partition(": ")[0] for one in found}) == len(found), "a place is told once"
@@ -435,17 +435,17 @@ def test_a_mistake_in_a_graph_is_reported_with_its_path(definition: Any, error: 
         ({"kind": "approval", "params": {"approval_key": "$x"}}, 'params.approval_key: unknown root "$x"'),
     ],
 )
-def test_a_mistake_in_a_node_is_reported_with_its_path(fields: Any, error: str):
+def test_an_error_in_a_node_is_reported_with_its_path(fields: Any, error: str):
     assert any(found.startswith(error) for found in errors_of(**fields)), errors_of(**fields)
 
 
-def test_at_most_a_hundred_mistakes_are_reported():
+def test_at_most_a_hundred_errors_are_reported():
     found = errors(flow(**{f"n{number}": {"kind": "x"} for number in range(500)}))
     assert len(found) == 101
-    assert found[-1] == "definition: further mistakes are not listed"
+    assert found[-1] == "definition: further errors are not listed"
 
 
-def test_reading_a_definition_with_mistakes_raises_with_all_of_them():
+def test_reading_a_definition_with_errors_raises_with_all_of_them():
     with pytest.raises(Invalid) as refused:
         read_graph({"start": 5, "nodes": {"a": {"kind": "x"}}})
     assert [text.partition(":")[0] for text in refused.value.details["mistakes"]] == ["start", "nodes.a.kind"]
@@ -512,7 +512,7 @@ CHOICE: Definition = {"kind": "choice"}
         ("a s,s a", "nodes.a: is in a cycle without a waiting or executing node: a → s → a"),
     ],
 )
-def test_a_cycle_of_choices_only_is_a_mistake(edges: str, cycle: str):
+def test_a_cycle_of_choices_only_is_an_error(edges: str, cycle: str):
     idle = {"kind": "subflow", "subflow": flow("x y", x=CHOICE, y=CHOICE)}
     assert errors(flow(edges, a=CHOICE, b=CHOICE, c=CHOICE, w=TIMER, s=idle)) == [cycle]
 
@@ -535,7 +535,7 @@ def test_each_of_several_cycles_is_reported():
         {"kind": "subflow", "subflow": flow("x t", x=CHOICE, t=TIMER)},
     ],
 )
-def test_a_cycle_with_a_waiting_or_executing_node_is_no_mistake(resting: Definition):
+def test_a_cycle_with_a_waiting_or_executing_node_is_no_error(resting: Definition):
     assert errors(flow("a b,b c,c a", a=CHOICE, b=resting, c=CHOICE)) == []
 
 
@@ -594,7 +594,7 @@ def test_checking_any_value_raises_no_other_error(definition: Any):
 
 
 @given(graphs(), st.data())
-def test_a_definition_with_one_part_replaced_is_read_or_its_mistakes_are_reported(
+def test_a_definition_with_one_part_replaced_is_read_or_its_errors_are_reported(
     definition: Definition, data: st.DataObject
 ):
     part: Any = definition

@@ -117,7 +117,7 @@ def test_a_value_of_python_is_copied():
     assert copied["nodes"]["a"]["params"] == {"list": [1]}
 
 
-def test_a_byte_order_mark_is_no_mistake():
+def test_a_byte_order_mark_is_no_error():
     assert value('\ufeff{"a": 1}') == value("\ufeffa: 1") == {"a": 1}
 
 

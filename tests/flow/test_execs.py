@@ -344,7 +344,7 @@ async def test_a_script_must_be_allowed_by_the_operator(autojump_clock: MockCloc
         ),
     ],
 )
-async def test_each_mistake_is_reported_with_its_path(
+async def test_each_error_is_reported_with_its_path(
     wrong: Definition, mistake: str, autojump_clock: MockClock
 ) -> None:
     async with open_engine(Calls().jobs, allow_scripts=True) as engine:

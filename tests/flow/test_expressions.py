@@ -1,4 +1,4 @@
-"""Expressions: their three forms, their meaning, and that they can't have side effects."""
+"""Expressions: their three forms, their meaning, and that they cannot have side effects."""
 
 from typing import Any
 
@@ -149,7 +149,7 @@ def test_a_quoted_string_that_looks_like_a_path_is_compared_as_a_string():
         parse_expression({"contains": ["$input", "$a"]})
 
 
-# Mistakes.
+# Errors.
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_an_invalid_expression_is_refused_with_the_reason(written: Any, mistake:
     assert mistake in refused.value.message
 
 
-def test_several_mistakes_are_reported_together():
+def test_several_errors_are_reported_together():
     with pytest.raises(Invalid) as of_a_structure:
         parse_expression({"or": [{"is": [1]}, {"eq": [1]}, {"and": ["a is b"]}]})
     assert [text.partition(":")[0] for text in of_a_structure.value.details["mistakes"]] == [

@@ -86,7 +86,7 @@ async def test_an_unknown_flow_or_version_cannot_be_started(autojump_clock: Mock
         assert await engine.list_runs() == []
 
 
-async def test_all_mistakes_of_a_definition_are_reported_and_nothing_is_stored(
+async def test_all_errors_of_a_definition_are_reported_and_nothing_is_stored(
     autojump_clock: MockClock,
 ) -> None:
     wrong = {"start": "x", "nodes": {"a": {"kind": "huh"}, "b": {"kind": "local"}}, "edges": [{"from": "b"}]}

@@ -1,1 +1,1 @@
-"""The README and the tutorials as a newcomer uses them: a fresh clone, an empty environment, not root."""
+"""The README and the tutorials, executed as by a new user: a new clone, an empty environment, not root."""

@@ -1,4 +1,4 @@
-"""Somebody who is not root, in an empty home directory, with nothing but Python and git."""
+"""A new user who is not root, with an empty home directory, and only Python and git."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Newcomer:
         self._user = _NOBODY if os.geteuid() == 0 else None
         if self._user is not None:
             os.chown(home, self._user, self._user)
-        # git refuses to clone what belongs to another user unless that is permitted.
+        # git refuses to clone the repository of another user unless this is configured.
         (home / ".gitconfig").write_text("[safe]\n\tdirectory = *\n")
         self.environment = {
             **{name: value for name, value in os.environ.items() if name.startswith(_KEPT)},
@@ -59,7 +59,7 @@ class Newcomer:
         return text.replace("REPOSITORY", f"file://{ROOT}").replace("8440", str(self.port))
 
     def run(self, command: str, *, cwd: Path | None = None, code: int = 0) -> str:
-        """Run a command to its end; returns what it writes. Fails unless it exits with `code`."""
+        """Run a command to its end; returns its output. Fails unless it exits with `code`."""
         with self.started(command, cwd=cwd) as started:
             text = started.read_to_end()
         found = started.process.returncode
@@ -68,7 +68,7 @@ class Newcomer:
 
     @contextmanager
     def started(self, command: str, *, cwd: Path | None = None) -> Iterator[Started]:
-        """A command in a terminal of its own; interrupted at the end if it still runs."""
+        """A command in its own terminal; interrupted at the end if it still runs."""
         ours, theirs = os.openpty()
         process = subprocess.Popen(
             ["bash", "-c", self.as_here(command)],
@@ -102,13 +102,13 @@ class Started:
 
     @property
     def text(self) -> str:
-        """What it has written so far, without what moves the cursor and sets colours."""
+        """Its output so far, without control sequences for cursor and colours."""
         plain = re.sub(rb"\x1b(\[[0-9;?]*[A-Za-z]|[=>])", b"", self._written)
         lines = plain.decode(errors="replace").replace("\r\n", "\n").split("\n")
-        return "\n".join(line.rpartition("\r")[2] for line in lines)  # without what was written over
+        return "\n".join(line.rpartition("\r")[2] for line in lines)  # without overwritten text
 
     def wait_for(self, pattern: str) -> None:
-        """Read until it has written something that matches."""
+        """Read until its output matches."""
         self._read(lambda: re.search(pattern, self.text) is not None)
         assert re.search(pattern, self.text), f"$ {self._command}\nno {pattern!r} in:\n{self.text}"
 
@@ -160,7 +160,7 @@ def commands(page: str) -> list[str]:
 
 
 def has_tools() -> bool:
-    """Whether there is a Python for a user other than root, and git."""
+    """Whether another user than root can use Python and git."""
     if shutil.which("git") is None:
         return False
     if os.geteuid() != 0:

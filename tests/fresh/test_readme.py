@@ -67,7 +67,7 @@ def test_the_programs_and_commands_run_after_pip_install(newcomer: Newcomer) -> 
 
     left = commands(README)
     for command in (DEMO, TESTS, *(line for line in left if line.startswith(".venv/bin/"))):
-        left.remove(command)  # they are for the clone, and have tests of their own
+        left.remove(command)  # they are for the clone, and have other tests
 
     def take(start: str) -> str:
         """The next command of the README, which must begin with this."""
@@ -108,7 +108,7 @@ def test_the_programs_and_commands_run_after_pip_install(newcomer: Newcomer) -> 
     newcomer.run(take("greenroom token add alice"))
     certificate, key = make_certificate(newcomer.home, "localhost")
     certificate.rename(newcomer.home / "cert.pem")
-    key.chmod(0o644)  # the newcomer reads what another user has made
+    key.chmod(0o644)  # the new user must read a file of another user
     newcomer.run("rm greenroom.db*")
     command = take("greenroom serve app:jobs --host 0.0.0.0").replace("0.0.0.0", "127.0.0.1")
     with newcomer.started(command) as server:
@@ -117,7 +117,7 @@ def test_the_programs_and_commands_run_after_pip_install(newcomer: Newcomer) -> 
 
 
 def in_a_function(block: str) -> str:
-    """A program of a block that uses `async with` at its top."""
+    """A program around a block of code that uses `async with` at its top level."""
     imports, _, body = block.partition("\n\n")
     indented = "".join(f"    {line}\n" for line in body.splitlines())
     return f"import trio\n{imports}\n\nasync def main():\n{indented}\ntrio.run(main)\n"
@@ -128,7 +128,7 @@ def run_javascript(newcomer: Newcomer) -> None:
     found = node()
     if found is None:
         return
-    copied = newcomer.home / "node"  # Node may be where only root can read
+    copied = newcomer.home / "node"  # Node can be in a folder that only root can read
     shutil.copy(found, copied)
     os.chmod(copied, 0o755)
     newcomer.run("curl -fsSO http://127.0.0.1:8440/greenroom.js")

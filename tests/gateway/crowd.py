@@ -41,7 +41,9 @@ MOST_BYTES = 1 << 16  # of a message to the gateway
 LANES = ("main", "red", "green", "blue")
 KINDS = ("follows",) * 9 + ("filters",) * 4 + ("drops",) * 4 + ("garbles",) * 2 + ("stalls",)
 
-_ROOM = 1 << 17  # in the system, for each. With megabytes, whoever is slow would look as if it took nothing
+_ROOM = (
+    1 << 17
+)  # of system buffers, for each. With megabytes, a slow client would look like one that reads nothing
 _LITTLE_ROOM = 1 << 12  # for those that stall
 _ROUNDS = 4  # of garbage
 
@@ -50,17 +52,17 @@ Gone = (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError)
 
 @lru_cache(maxsize=512)
 def decoded(codec: Codec, payload: bytes) -> Any:
-    """A message; many clients get the same bytes, and what they hold doesn't change."""
+    """A decoded message; many clients receive the same bytes, and share the result, which never changes."""
     return codec.decode(payload, ServerMessage)
 
 
 def kind(number: int) -> str:
-    """How the client of this number behaves."""
+    """The behaviour of the client with this number."""
     return KINDS[number % len(KINDS)]
 
 
 class Crowd:
-    """What the clients have in common."""
+    """The shared state of the clients."""
 
     def __init__(self, port: int, clients: int, runs: int) -> None:
         self.port = port
@@ -88,7 +90,7 @@ class Crowd:
         await trio.to_thread.run_sync(sys.stdin.readline)  # the connections stay until the test ends
 
     def done(self) -> None:
-        """A client has nothing more to do than to follow."""
+        """A client has finished its own work, and only follows."""
         self._at_work -= 1
         if not self._at_work:
             self._all_done.set()
@@ -133,10 +135,10 @@ class Client:
         await self._catch_up()
         self._compare()
 
-    # What they do.
+    # Their work.
 
     async def _work(self) -> None:
-        """Submit one run after the other."""
+        """Submit runs, one after the other."""
         for number in range(self.share):
             submit = {
                 "job": "work",
@@ -163,7 +165,7 @@ class Client:
         while True:
             assert self._state is not None
             record = self._state.runs.get(run)
-            if record is None or record.ended:  # the end of one that is not among the latest was missed
+            if record is None or record.ended:  # its end was missed, and it is no longer in the snapshot
                 return
             for id, interrupt in self._state.interrupts.items():
                 if interrupt.run == run and id not in answered:
@@ -175,7 +177,7 @@ class Client:
                 await self._cut()
 
     async def _cut(self) -> None:
-        """Lose the connection, as far as the client knows; and perhaps with something half said."""
+        """Cut the connection, sometimes in the middle of a frame."""
         if self._lots.randrange(2):
             await self._stream.send_all(client_frame(b'{"type":"snapshot","id":1}')[:-5])
         if self._lots.randrange(2):
@@ -185,7 +187,7 @@ class Client:
         raise trio.EndOfChannel
 
     async def _garble(self) -> None:
-        """Send invalid data, and check the reaction."""
+        """Send invalid data, and check the response."""
         send = self._lots.choice([self._send_bad_message, self._send_bad_frame, self._send_noise])
         await send()
         self._crowd.seen["garbage"] += 1
@@ -217,10 +219,10 @@ class Client:
                 client_frame(b"{}", masked=False),
                 client_frame(b"{}", reserved=3),
                 client_frame(b"\xff\xfe\xfd"),
-                client_frame(b"{}", 0),  # goes on with nothing
+                client_frame(b"{}", 0),  # continues no message
                 client_frame(b"x" * 300, CLOSE),
                 client_frame(b"x", 11),
-                bytes((0x82, 0xFF)) + b"\xff" * 12,  # longer than there are numbers for
+                bytes((0x82, 0xFF)) + b"\xff" * 12,  # longer than any valid length
                 client_frame(b"x" * (MOST_BYTES + 1)),
                 client_frame(b"x" * (MOST_BYTES + 1)) + client_frame(b"", PING),
             ]
@@ -245,7 +247,7 @@ class Client:
             ]
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._follow)  # meanwhile
+            nursery.start_soon(self._follow)  # at the same time
             stream = await self._open()
             try:
                 await stream.send_all(noise)
@@ -383,7 +385,7 @@ def _read_snapshot() -> Snapshot:
 
 
 def _latest_of(mine: Snapshot, theirs: Snapshot) -> Snapshot:
-    """A fold of fewer runs keeps ended ones for longer. Remove those that are only older."""
+    """A fold of fewer runs keeps ended runs for longer. Remove those that the engine has evicted."""
     runs = {id: run for id, run in mine.runs.items() if id in theirs.runs or not run.ended}
     used = {run.handle for run in runs.values()}
     handles = {name: handle for name, handle in mine.handles.items() if name in used or handle.locked}
@@ -399,5 +401,5 @@ def _head(codec: Codec) -> bytes:
 
 
 if __name__ == "__main__":
-    gc.disable()  # very many folds, in no cycles: looking through them would be most of the work
+    gc.disable()  # very many objects without cycles: collections would take most of the time
     trio.run(Crowd(*map(int, sys.argv[1:])).run)

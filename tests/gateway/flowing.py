@@ -1,4 +1,4 @@
-"""What the tests of flows and workers at the gateway share: small definitions, and a house that can run
+"""Shared by the tests of flows and workers at the gateway: small definitions, and an engine that can run
 them."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ QUEUED: dict[str, Any] = {
     },
     "edges": [],
 }
-"""Has a worker do something that fetches it from the queue."""
+"""Requires a pull worker."""
 
 HANGS: dict[str, Any] = {"start": "h", "nodes": {"h": {"kind": "local", "func": "hang"}}, "edges": []}
 """Executes, and ignores its cancellation until the house is closed."""

@@ -28,7 +28,7 @@ NAMES = ("nginx", "haproxy")
 
 @attrs.frozen
 class Proxy:
-    """A proxy that runs: where it listens, and whom its clients trust."""
+    """A running proxy: its address, and the certificate that its clients trust."""
 
     port: int
     tls: ssl.SSLContext
@@ -46,13 +46,13 @@ class Proxy:
 
 
 def shown(language: str) -> list[str]:
-    """The blocks of the page that are written in this language."""
+    """The code blocks of the page in this language."""
     return re.findall(rf"```{language}\n(.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
 @asynccontextmanager
 async def proxied(name: str, gateway: int, folder: Path, **times: str) -> AsyncIterator[Proxy]:
-    """A proxy for the gateway at this port. `times` are put in the place of those that are shown."""
+    """A proxy for the gateway at this port. `times` replaces times of the documented configuration."""
     program = shutil.which(name) or shutil.which(name, path="/usr/sbin")
     if program is None:
         pytest.skip(f"{name} is not installed")
@@ -122,7 +122,7 @@ async def _has_begun(proxy: Proxy, process: trio.Process) -> bool:
 
 
 def _port() -> int:
-    """A port that is free now, and that the system gives to no outgoing connection."""
+    """A port that is free now, outside the range for outgoing connections."""
     while True:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", random.randrange(20_000, 32_000)))

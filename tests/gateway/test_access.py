@@ -1,4 +1,4 @@
-"""Access: tokens and roles, hosts and origins, tickets, and what a client without a token learns."""
+"""Access: tokens and roles, hosts and origins, tickets, and clients without a token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .support import Raw, Refused, house
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> dict[str, str]:
-    """A token of each role, and the file that knows them under `file`."""
+    """A token of each role, and their file under `file`."""
     file = tmp_path / "tokens"
     return {"file": str(file)} | {str(role): add_token(file, f"the-{role}", role) for role in Role}
 
@@ -73,7 +73,7 @@ def test_a_token_is_removed_and_everything_else_stays_in_the_file(tmp_path):
     assert [loaded.find(token).role for token in (second, third)] == [Role.ADMIN, Role.OPERATOR]
 
 
-def test_a_token_that_is_not_there_is_not_removed(tmp_path):
+def test_removing_an_unknown_token_is_an_error(tmp_path):
     file = tmp_path / "tokens"
     add_token(file, "alice", Role.VIEWER)
     before = file.read_bytes()
@@ -216,7 +216,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("role", list(Role))
-async def test_a_role_permits_what_it_permits_and_nothing_else(tokens, role):
+async def test_a_role_permits_exactly_its_commands(tokens, role):
     async with house(token_file=tokens["file"]) as home:
         async with home.socket(headers={"authorization": bearer(tokens[role])}) as talk:
             assert (await talk.receive())["role"] == role
@@ -307,7 +307,7 @@ async def test_revoking_a_token_closes_its_connections(tokens):
         assert answer.status == 401
 
 
-async def test_a_configuration_that_cannot_be_used_changes_nothing(tokens, tmp_path):
+async def test_an_invalid_configuration_changes_nothing(tokens, tmp_path):
     async with house(token_file=tokens["file"]) as home:
         with pytest.raises(Invalid):
             home.gateway.reconfigure(GatewayConfig(token_file=str(tmp_path / "none")))
@@ -366,7 +366,7 @@ def upgrade(**headers: str | None) -> bytes:
         (upgrade(Upgrade="h2c"), 404),
     ],
 )
-async def test_a_handshake_that_is_not_right_is_refused(data, status):
+async def test_an_invalid_handshake_is_refused(data, status):
     async with house() as home:
         raw = await home.raw()
         async with raw.stream:
@@ -386,7 +386,7 @@ async def test_a_handshake_that_is_not_right_is_refused(data, status):
         ("other, greenroom.v1.json", "greenroom.v1.json"),
     ],
 )
-async def test_the_first_subprotocol_that_is_known_is_chosen(offered, chosen):
+async def test_the_first_known_subprotocol_is_selected(offered, chosen):
     async with house() as home:
         raw = await home.raw()
         async with raw.stream:
@@ -421,7 +421,7 @@ async def test_the_first_subprotocol_that_is_known_is_chosen(offered, chosen):
         ("localhost:x", False),
     ],
 )
-async def test_only_hosts_that_are_ours_are_answered(host, fine):
+async def test_only_hosts_of_the_gateway_are_accepted(host, fine):
     async with house(allowed_hosts=("Green.example",)) as home:
         answer = await home.http("GET", "/api/state", host=host)
         assert answer.status == (200 if fine else 403)
@@ -457,7 +457,7 @@ async def test_only_own_and_allowed_pages_can_use_the_gateway(origin, fine):
 
 
 @pytest.mark.parametrize("host", ["runs.example", "runs.example:8443", "RUNS.example:443"])
-async def test_a_page_behind_a_proxy_that_ends_tls_is_ours(host):
+async def test_a_page_behind_a_proxy_that_terminates_tls_is_allowed(host):
     async with house(allowed_hosts=("runs.example",)) as home:
         for origin in ("https://runs.example", "https://runs.example:8443", "http://runs.example"):
             answer = await home.http("GET", "/api/state", host=host, origin=origin)
@@ -472,7 +472,7 @@ async def test_a_loopback_page_is_allowed_behind_a_proxy_that_drops_the_port(ori
         assert (await home.http("GET", "/api/state", host="localhost", origin=origin)).status == 200
 
 
-async def test_a_name_that_someone_else_points_here_is_refused_also_where_its_page_names_it():
+async def test_a_foreign_name_for_this_address_is_refused_even_if_the_origin_has_the_same_name():
     async with house() as home:
         for origin in ("http://evil.example", "http://evil.example:8440"):
             answer = await home.http("GET", "/api/state", host="evil.example:8440", origin=origin)
@@ -503,7 +503,7 @@ async def test_a_ticket_opens_the_events_once(tokens, autojump_clock):
         assert (await raw.http("GET", f"/api/events?ticket={ticket}")).status == 401
 
 
-async def test_a_ticket_is_good_for_30_seconds_and_for_events_only(tokens, autojump_clock):
+async def test_a_ticket_is_valid_for_30_seconds_and_for_events_only(tokens, autojump_clock):
     async with house(token_file=tokens["file"], listen=False) as home:
         raw = Raw(await home.stream())
         for wait, status in ((29.5, 200), (30.5, 401)):
@@ -514,7 +514,7 @@ async def test_a_ticket_is_good_for_30_seconds_and_for_events_only(tokens, autoj
             assert (await raw.http("HEAD", f"/api/events?ticket={ticket}")).status == status
 
 
-async def test_a_ticket_is_good_for_as_long_as_the_token_that_it_was_issued_for(tokens):
+async def test_a_ticket_expires_with_the_token_for_which_it_was_issued(tokens):
     async with house(token_file=tokens["file"]) as home:
         mark = {"authorization": bearer(tokens["viewer"])}
         ticket = (await home.http("POST", "/api/tickets", **mark)).json["ticket"]
@@ -527,7 +527,7 @@ async def test_a_ticket_is_good_for_as_long_as_the_token_that_it_was_issued_for(
             assert (await raw.stream.receive_some()).startswith(b"HTTP/1.1 401 ")
 
 
-async def test_a_token_in_the_url_is_not_looked_at(tokens):
+async def test_a_token_in_the_url_is_ignored(tokens):
     async with house(token_file=tokens["file"]) as home:
         for name in ("token", "access_token", "ticket"):
             answer = await home.http("GET", f"/api/events?{name}={tokens['admin']}")

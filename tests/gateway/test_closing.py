@@ -83,7 +83,7 @@ async def test_a_connection_during_the_shutdown_is_closed(autojump_clock):
             assert await ours.receive_some() == b""
 
 
-async def test_server_sent_events_end_as_a_whole_answer(autojump_clock):
+async def test_server_sent_events_end_as_a_complete_response(autojump_clock):
     async with house(listen=False) as home:
         source = await Source.open(home)
         await source.block()

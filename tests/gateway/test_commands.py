@@ -1,4 +1,4 @@
-"""Every command, over WebSocket and over HTTP: both do the same, and answer the same."""
+"""Every command, over WebSocket and over HTTP: the effects and the replies are the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .support import House, Refused, Talk, house
 
 
 class Skin(Protocol):
-    """A way to give commands."""
+    """A transport for commands."""
 
     async def __call__(self, type: str, **fields: Any) -> dict[str, Any]: ...
 
@@ -87,7 +87,7 @@ async def test_submit_starts_a_run_and_get_run_shows_it(both):
     assert (run["handle"], run["lane"], run["params"]) == ("alice", "main", {"n": 1})
 
 
-async def test_submit_takes_all_that_the_engine_takes(both):
+async def test_submit_accepts_all_options_of_the_engine(both):
     home, command = both
     said = await command(
         "submit",
@@ -307,7 +307,7 @@ async def test_unknown_runs_are_not_found(both):
         assert refused.value.code == "not_found"
 
 
-async def test_a_field_that_does_not_fit_is_named(both):
+async def test_an_invalid_field_is_named(both):
     _, command = both
     with pytest.raises(Refused) as refused:
         await command("set_max_concurrent", n=-1)
@@ -376,7 +376,7 @@ async def test_wait_takes_a_handle_and_keeps_to_the_run_that_was_active():
         assert (await talk.call("wait", run_id="alice", timeout=0))["run"]["id"] == queued.id
 
 
-async def test_wait_gives_up_after_its_timeout(autojump_clock):
+async def test_wait_ends_after_its_timeout(autojump_clock):
     async with house(listen=False) as home:
         talk = await home.memory_socket()
         ticket = await home.engine.submit("wait", handle="alice", params={})

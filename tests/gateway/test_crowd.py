@@ -71,7 +71,7 @@ def _many_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_many_files")
-async def test_a_crowd_of_clients_all_know_in_the_end_what_the_engine_knows(
+async def test_at_the_end_all_clients_have_the_state_of_the_engine(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     server = Server()

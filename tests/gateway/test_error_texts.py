@@ -1,4 +1,4 @@
-"""Every error about a value names the field as its sender knows it, and nothing of Python."""
+"""Every error about a value names the field as the client wrote it, without terms of Python."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ GOOD: dict[str, Any] = {
     "url": "http://127.0.0.1:9",
     "item_id": "i",
 }
-"""What a command that needs a field is given where another one is wrong."""
+"""Valid values for required fields of a command when another field is wrong."""
 TASKS_GOOD: dict[str, Any] = {
     "id": "i",
     "services": ["s"],
@@ -77,12 +77,12 @@ def fields(entry: Entry) -> list[str]:
 def arguments(entry: Entry, field: str, bad: Any) -> dict[str, Any]:
     required = {one.name for one in msgspec.structs.fields(entry.wire) if one.required} - {"id"}
     if entry.wire in LIMITING and field not in OLD_NAMES:
-        required.add("limit")  # which may also come under its old name
+        required.add("limit")  # its old name is accepted, too
     return {name: GOOD[name] for name in required} | {field: bad}
 
 
 def fault(refused: dict[str, Any], name: str, sent: Any) -> str:
-    """What is wrong with a refusal of a field that was sent with a wrong value."""
+    """The fault in the error about a field with a wrong value; empty if there is none."""
     message = refused["message"]
     if refused["code"] == "invalid" and not re.search(rf"(?<![\w$]){re.escape(name)}(?!\w)", message):
         return f"{name} is not named: {message[:200]}\n"
@@ -118,7 +118,7 @@ async def home() -> Any:
 
 
 class Checked:
-    """The refusals that were received, and what is wrong with them."""
+    """The received errors, and their faults."""
 
     def __init__(self, home: House) -> None:
         self._engine = home.engine
@@ -128,7 +128,7 @@ class Checked:
         self.faults = ""
 
     async def _state(self) -> tuple[set[str], Any]:
-        """The runs there are, and all else that commands change and time doesn't."""
+        """All runs, and all other state that commands change, but not time."""
         now, (_, flows) = await self._engine.snapshot(), await self._engine.flows.list()
         limits = {name: lane.limit for name, lane in now.lanes.items() if lane.limit != default_limit(name)}
         workers = [(worker.id, worker.load) for worker in await self._engine.workers.list()]
@@ -184,7 +184,7 @@ async def test_over_http(home: House):
                     if not isinstance(bad, str) and (
                         entry.http.method == "GET" or f"{{{field}}}" in entry.http.path
                     ):
-                        bad = json.dumps(bad)  # all that a query and a path can hold
+                        bad = json.dumps(bad)  # a query and a path contain only text
                     given = arguments(entry, field, bad)
                     path = entry.http.path
                     for part in re.findall(r"{(\w+)}", path):
@@ -215,7 +215,7 @@ async def test_of_calls_about_tasks_and_workers(home: House):
                         bad = json.dumps(bad)
                     given = {name: TASKS_GOOD[name] for name in needed} | {field: bad}
                     if (task.waits and field == "worker_id") or bad == ["asleep"] or bad == ["x"] * 1001:
-                        continue  # good enough to wait for work
+                        continue  # valid: it waits for work
                     path = f"{task.path}?{urlencode(given)}" if task.in_query else task.path
                     answer = await raw.http(task.method, path, None if task.in_query else given)
                     if answer.status >= 400:

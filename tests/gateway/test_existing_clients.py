@@ -1,6 +1,6 @@
-"""Programs that exist for flows of this kind: what they send, byte by byte, and what they need to read.
+"""Existing programs for the compatible API: the exact bytes that they send, and the responses that they need.
 
-Their types take whole numbers and texts only, so a null or a fraction in the wrong place would break them.
+Their types accept only integers and strings, so a null or a fraction in the wrong place would break them.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ async def demonstrate(home: House) -> None:
 
 
 async def test_the_command_line_runs_the_file_as_it_is_now():
-    """It makes a flow by the file's name, sends version 1 again, and starts the version that was answered."""
+    """It creates a flow with the file's name, sends version 1 again, and starts the version in the
+    response."""
     failing: dict[str, Any] = {
         "start": "charge",
         "nodes": {

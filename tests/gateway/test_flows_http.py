@@ -1,4 +1,4 @@
-"""HTTP as existing clients and workers of flows speak it: every call, by its bytes, on a real socket."""
+"""The HTTP API of existing clients and workers of flows: every call, as bytes on a real socket."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def make_item(home: House, name: str = "f", n: int = 7) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("place", ["/workers", ""])
-async def test_a_worker_registers_lives_and_is_found(home, prefix, place):
+async def test_a_worker_registers_sends_heartbeats_and_is_listed(home, prefix, place):
     at = f"{prefix}{place}"
     assert done(await home.http("POST", f"{at}/register", WORKER))
     assert done(await home.http("POST", f"{at}/heartbeat", {"id": "w1", "url": WORKER["url"], "load": 5}))
@@ -221,7 +221,7 @@ async def test_versions_of_a_flow_are_listed_with_their_definitions_the_newest_f
     }
 
 
-async def test_a_definition_is_refused_with_all_of_its_mistakes(home, prefix):
+async def test_a_definition_is_refused_with_all_of_its_errors(home, prefix):
     flow = (await home.http("POST", "/flows", {"Name": "f"})).json["id"]
     wrong = {"start": "nowhere", "nodes": {"a": {"kind": "magic"}, "b": {"kind": "timer", "x": 1}}}
     body = {"FlowID": flow, "DefinitionJSON": json.dumps(wrong)}
@@ -582,7 +582,7 @@ async def test_tasks_are_listed_by_the_name_of_their_status(home, prefix):
     assert refused(await home.http("GET", f"{prefix}/tasks?status=happy")) == (400, "invalid")
 
 
-async def test_a_signal_lets_a_task_go_on(home, prefix):
+async def test_a_signal_resumes_a_task(home, prefix):
     id = await make_task(home, WAITS)
     await until_run(home, id, "suspended")
     body = {"task_id": id, "key": "flag", "value": {"by": "alice"}}
@@ -630,7 +630,7 @@ async def test_node_runs_contain_every_attempt(home, prefix):
     assert "TypeError" in run["error_text"]
 
 
-async def test_what_is_no_task_is_not_found(home, prefix):
+async def test_an_unknown_task_is_not_found(home, prefix):
     job = (await home.engine.submit("wait", handle="alice", params={})).id
     for id in ("nobody", job):
         for method, path, body in (
@@ -725,7 +725,7 @@ POLLING = (
 ) + POLL
 
 
-async def test_a_poller_that_goes_away_gets_nothing(autojump_clock):
+async def test_a_poller_that_disconnects_gets_nothing(autojump_clock):
     async with flow_house(listen=False) as home:
         raw = Raw(await home.stream())
         await raw.send(POLLING)
@@ -748,7 +748,7 @@ async def test_work_of_a_disconnected_poller_goes_to_another_one(autojump_clock)
         await taken_by_another(home)
 
 
-async def test_work_goes_to_another_where_it_can_not_be_sent_to_its_taker(autojump_clock):
+async def test_work_that_cannot_be_sent_to_its_worker_goes_to_another(autojump_clock):
     async with flow_house(listen=False) as home:
         await home.engine.flows.publish("f", QUEUED)
         deaf = Raw(await home.stream())
@@ -758,7 +758,7 @@ async def test_work_goes_to_another_where_it_can_not_be_sent_to_its_taker(autoju
         await taken_by_another(home)
 
 
-async def test_work_goes_to_another_where_its_taker_goes_away_in_the_moment_it_is_handed_out(
+async def test_work_goes_to_another_worker_if_the_first_disconnects_at_the_same_moment(
     autojump_clock, monkeypatch
 ):
     async with flow_house(listen=False) as home:
@@ -823,7 +823,7 @@ async def test_a_gateway_that_closes_ends_polls_immediately(autojump_clock):
         assert trio.current_time() - began <= 1
 
 
-# How it is written.
+# Notation of requests.
 
 REGISTERED = [
     {"id": "w1", "url": "http://127.0.0.1:9", "services": ["sum"], "load": 1},
@@ -929,7 +929,7 @@ async def test_a_wrong_value_is_named(home, path, body, where):
         ("/tasks/runs?task_id=%00", "task_id"),
     ],
 )
-async def test_texts_name_the_field_of_a_query_and_nothing_of_ours(home, path, field):
+async def test_errors_name_the_field_of_the_query_as_the_client_wrote_it(home, path, field):
     answer = await home.http("GET", path)
     assert refused(answer) == (400, "invalid")
     in_words_of_the_caller(answer, field)
@@ -963,7 +963,7 @@ def in_words_of_the_caller(answer: Answer, field: str) -> None:
         ("/queue/complete", {"queue_id": "q", "error": 5}, "error"),
     ],
 )
-async def test_texts_name_the_field_of_a_body_and_nothing_of_ours(home, path, body, field):
+async def test_errors_name_the_field_of_the_body_as_the_client_wrote_it(home, path, body, field):
     answer = await home.http("POST", path, body)
     assert refused(answer) == (400, "invalid")
     in_words_of_the_caller(answer, field)
@@ -997,7 +997,7 @@ async def test_a_body_needs_no_content_type(home, prefix, kind):
     [
         "Origin: http://elsewhere.example\r\n",
         "Origin: null\r\n",
-        "Origin: http://localhost\r\n",  # one of ours can say what it sends
+        "Origin: http://localhost\r\n",  # an allowed page can send any content type
         "Sec-Fetch-Site: cross-site\r\n",
         "Sec-Fetch-Site: same-site\r\n",
     ],

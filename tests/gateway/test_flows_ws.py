@@ -93,7 +93,7 @@ async def test_a_run_takes_all_that_the_engine_takes(both):
     assert (await home.engine.flows.task(run.id)).request_id == "one"
 
 
-async def test_a_signal_lets_a_run_go_on(both):
+async def test_a_signal_resumes_a_run(both):
     home, command = both
     await home.engine.flows.publish("order", WAITS)
     run = (await command("start_flow", flow="order"))["run_id"]
@@ -107,7 +107,7 @@ async def test_a_signal_lets_a_run_go_on(both):
     assert event.by == "local"
 
 
-async def test_a_definition_is_refused_with_all_of_its_mistakes(both):
+async def test_a_definition_is_refused_with_all_of_its_errors(both):
     _, command = both
     with pytest.raises(Refused) as caught:
         await command("publish_flow", name="f", definition={"start": "x", "nodes": {"a": {"kind": "magic"}}})
@@ -216,7 +216,7 @@ async def test_polls_count_among_the_waits_of_a_connection(autojump_clock):
         assert caught.value.code == "rate_limited"
 
 
-async def test_a_connection_that_ends_gives_up_its_polls(autojump_clock):
+async def test_the_polls_of_a_connection_end_with_it(autojump_clock):
     async with flow_house(listen=False) as home:
         await home.engine.flows.publish("f", QUEUED)
         talk = await home.memory_socket()

@@ -1,4 +1,4 @@
-"""WebSocket frame by frame: what a client may send, and what closes its connection, and with which code."""
+"""WebSocket frames: which are accepted, which close the connection, and with which code."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def closed_with(raw: Raw) -> int:
             return code
 
 
-# What is fine.
+# Valid frames.
 
 
 async def test_a_message_in_one_frame_is_answered(raw):
@@ -100,7 +100,7 @@ async def test_control_frames_are_allowed_between_fragments(raw):
 
 
 @pytest.mark.parametrize("mask", [bytes(4), b"\xff" * 4, b"\x00\xff\x80\x01"])
-async def test_any_mask_is_taken_off(raw, mask):
+async def test_any_mask_is_removed(raw, mask):
     masked = bytes(byte ^ mask[index % 4] for index, byte in enumerate(COMMAND))
     await raw.send(bytes((0x81, 0x80 | len(COMMAND))) + mask + masked)
     assert (await raw.message())["code"] == "not_found"
@@ -207,7 +207,7 @@ async def test_malformed_messagepack_is_refused_and_the_connection_stays_open(pa
         (client_frame(COMMAND, masked=False), 1002),
         (client_frame(COMMAND, reserved=1), 1002),
         (client_frame(COMMAND, reserved=2), 1002),
-        (client_frame(COMMAND, reserved=4), 1002),  # compressed, as nobody agreed upon
+        (client_frame(COMMAND, reserved=4), 1002),  # compressed, which was not negotiated
         (client_frame(b"x", PING, reserved=4), 1002),
         (client_frame(COMMAND[:5], fin=False) + client_frame(COMMAND[5:], CONTINUATION, reserved=4), 1002),
         *((client_frame(b"", opcode), 1002) for opcode in (3, 4, 5, 6, 7, 11, 12, 13, 14, 15)),
@@ -300,7 +300,7 @@ async def test_frames_after_a_closing_frame_are_not_read(raw):
     assert (await raw.frame())[0] == CLOSE
 
 
-async def test_a_client_that_goes_without_a_word_leaves_nothing_behind(caplog):
+async def test_a_client_that_disconnects_without_a_close_leaves_no_task_and_no_socket(caplog):
     async with house() as home:
         for _ in range(20):
             async with home.socket() as talk:

@@ -1,4 +1,4 @@
-"""HTTP: methods and paths, which status refuses what, limits, and requests that can be read in two ways."""
+"""HTTP: methods and paths, the status of each refusal, limits, and ambiguous requests."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ async def test_an_unknown_path_is_not_found(home, path):
         ("TRACE", "/healthz", "GET, HEAD, OPTIONS"),
     ],
 )
-async def test_a_method_that_a_path_has_not_is_refused_with_those_that_it_has(home, method, path, allowed):
+async def test_a_method_that_a_path_does_not_support_is_refused_with_the_supported_ones(
+    home, method, path, allowed
+):
     answer = await home.http(method, path)
     assert answer.status == 405
     assert answer.headers["allow"] == allowed
@@ -370,7 +372,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(home):
     assert await status_of(home, head % 10**18 + b"x" * 100_000) == 413
 
 
-async def test_what_is_still_coming_after_a_refusal_is_taken_so_that_the_refusal_arrives(autojump_clock):
+async def test_the_rest_of_a_refused_body_is_read_so_that_the_client_receives_the_refusal(autojump_clock):
     async with house(limits=LIMITS, listen=False) as home:
         ours, theirs = lockstep_stream_pair()
         home.nursery.start_soon(home.gateway.serve_stream, theirs)
@@ -470,9 +472,7 @@ async def test_a_head_that_is_too_large_is_refused_with_431(home, data):
         ),
     ],
 )
-async def test_a_request_that_can_be_read_in_two_ways_or_none_is_refused_and_the_connection_closed(
-    home, data
-):
+async def test_an_ambiguous_or_malformed_request_is_refused_and_the_connection_closed(home, data):
     raw = await home.raw()
     async with raw.stream:
         await raw.send(data + b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -540,7 +540,7 @@ async def test_an_unknown_transfer_coding_is_refused(home, coding):
     assert not (await home.engine.snapshot()).engine.draining
 
 
-async def test_a_client_that_goes_in_the_middle_of_anything_leaves_nothing_behind(home):
+async def test_a_client_that_disconnects_at_any_point_leaves_no_task_and_no_socket(home):
     whole = (
         b"PUT /api/max_concurrent HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b'Content-Length: 7\r\n\r\n{"n":8}'
@@ -564,7 +564,7 @@ async def after(raw: Raw, seconds: float) -> bytes:
     return data
 
 
-async def test_a_connection_without_a_request_is_closed_without_a_word(autojump_clock):
+async def test_a_connection_without_a_request_is_closed_without_a_response(autojump_clock):
     async with house(listen=False) as home:
         assert await after(Raw(await home.stream()), 10) == b""
 
@@ -646,7 +646,7 @@ async def test_a_client_that_does_not_read_its_answer_is_dropped(autojump_clock)
         b"GET /api/flows/%ed%a0%80/runs HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
 )
-async def test_a_malformed_request_is_refused_in_plain_words(home, request_bytes):
+async def test_a_malformed_request_is_refused_with_a_clear_message(home, request_bytes):
     raw = await home.raw()
     async with raw.stream:
         await raw.send(request_bytes)

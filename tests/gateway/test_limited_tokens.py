@@ -1,5 +1,5 @@
-"""Tokens that are limited to handles, lanes and jobs: what their callers can do, what they see, and what they
-can't find out."""
+"""Tokens that are limited to handles, lanes and jobs: what their callers can do and see, and what is
+hidden."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def refusal(talk: Talk, type: str, **fields: Any) -> str:
 # The file.
 
 
-def test_limits_stand_in_the_file_and_are_read_again(tmp_path):
+def test_limits_are_in_the_file_and_are_read_again(tmp_path):
     file = tmp_path / "tokens"
     token = add_token(
         file, "me", Role.OPERATOR, handles=["al ice/*", "50%"], lanes=["main"], jobs=["a", "b*"]
@@ -108,7 +108,7 @@ def test_a_malformed_limit_is_reported_with_its_line(tmp_path, limits, said):
 
 
 def test_a_workers_token_is_never_limited(tmp_path):
-    with pytest.raises(Invalid, match="token of role worker can't be limited"):
+    with pytest.raises(Invalid, match="token of role worker cannot be limited"):
         add_token(tmp_path / "tokens", "w", Role.WORKER, handles=["a"])
     assert not (tmp_path / "tokens").exists()
 
@@ -129,7 +129,7 @@ async def test_a_file_that_others_can_access_is_refused_and_the_old_tokens_stay_
     assert len(list(Tokens.load(file))) == 2
 
 
-# What they may do.
+# Permitted commands.
 
 
 async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens):
@@ -137,14 +137,12 @@ async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens)
     [interrupt] = (await until(home.engine, lambda now: now.interrupts)).interrupts
     async with home.socket(headers=header(tokens, "alice")) as talk:
         for id in (theirs.id, "0" * 32):
-            no_run = f'not_found: no run has the id "{id}"'
+            no_run = f'not_found: run "{id}" not found'
             for type in ("get_run", "history", "cancel", "wait"):
                 assert await refusal(talk, type, run_id=id) == no_run
             assert await refusal(talk, "signal", run_id=id, key="k", value=1) == no_run
             for type in ("get_task", "node_runs"):
-                assert (
-                    await refusal(talk, type, run_id=id) == f'not_found: no run of a flow has the id "{id}"'
-                )
+                assert await refusal(talk, type, run_id=id) == f'not_found: flow run "{id}" not found'
             said = await refusal(talk, "inject", run_or_handle=id, message=1)
             assert said == f'forbidden: this token is limited to the handles alice, alice/* (got "{id}")'
         for id in (interrupt, f"{'0' * 32}.x"):
@@ -161,13 +159,12 @@ async def test_runs_of_other_handles_are_not_found_by_their_handles_either(home,
     async with home.socket(headers=header(tokens, "alice")) as talk:
         for handle in ("bob/1", "bob/2", "bob/3"):
             for type in ("get_run", "history", "cancel", "wait"):
-                assert await refusal(talk, type, run_id=handle) == f'not_found: no run has the id "{handle}"'
+                assert await refusal(talk, type, run_id=handle) == f'not_found: run "{handle}" not found'
             assert (await talk.call("answer", interrupt_id=handle, data=1))["outcome"] == "not_found"
             refused = await refusal(talk, "answer", interrupt_id=handle, data=1, key="1")
-            assert refused == f'no_active_run: "{handle}" is not a pending run or a handle with one'
-        assert await refusal(talk, "get_task", run_id="bob/1") == (
-            'not_found: no run of a flow has the id "bob/1"'
-        )
+            neither = "is neither a pending run nor a handle with an active run"
+            assert refused == f'no_active_run: "{handle}" {neither}'
+        assert await refusal(talk, "get_task", run_id="bob/1") == ('not_found: flow run "bob/1" not found')
     assert (await home.engine.get_run(theirs.id)).status == "running"
 
 
@@ -323,7 +320,7 @@ async def test_a_pattern_that_fits_the_ids_of_runs_opens_no_way_to_runs_of_other
     async with home.socket(headers={"authorization": f"Bearer {token}"}) as talk:
         for id in (theirs.id, ended.id, "0" * 32):
             said = await refusal(talk, "inject", run_or_handle=id, message=1)
-            assert said == f'no_active_run: "{id}" is not a pending run or a handle with one'
+            assert said == f'no_active_run: "{id}" is neither a pending run nor a handle with an active run'
         for name in (mine.id, "01"):
             assert (await talk.call("inject", run_or_handle=name, message=1))["outcome"] == "accepted"
     assert "run_message" not in {event.type for event in await home.engine.history(theirs.id)}
@@ -340,7 +337,7 @@ async def test_a_conflict_does_not_reveal_a_run_of_another_job(home, tokens):
     await home.engine.cancel(first.id)
 
 
-# What they see.
+# Visible runs.
 
 
 async def populate(home: House) -> None:
@@ -394,7 +391,7 @@ async def test_state_snapshots_and_lists_contain_only_permitted_runs(home, token
 
 
 @pytest.mark.parametrize("name", list(MAKE))
-async def test_folding_the_events_gives_the_snapshot_and_nothing_of_others_comes(home, tokens, name):
+async def test_folding_the_events_gives_the_snapshot_and_contains_no_other_runs(home, tokens, name):
     async with home.socket(headers=header(tokens, name)) as talk:
         before = msgspec.convert((await talk.call("snapshot"))["snapshot"], Snapshot)
         await talk.call("subscribe", after=before.seq, epoch=before.epoch)

@@ -1,4 +1,4 @@
-"""Limits: how much one client may ask for, and what becomes of one that says or takes nothing."""
+"""Limits: how much one client can request, and what happens to clients that do not send or do not read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def opened(home, stream) -> Raw:
 # Connections and subscriptions.
 
 
-async def test_a_connection_too_many_is_answered_with_503():
+async def test_a_connection_above_the_limit_gets_503():
     async with house(limits=Limits(max_connections=2)) as home, home.socket(), home.socket():
         answer = await home.http("GET", "/healthz")
         assert (answer.status, answer.headers["retry-after"]) == (503, "5")
@@ -42,7 +42,7 @@ async def test_a_place_is_free_again_when_a_connection_has_ended():
                 await trio.testing.wait_all_tasks_blocked(0.01)
 
 
-async def test_a_subscription_too_many_is_refused_and_a_place_is_freed():
+async def test_a_subscription_above_the_limit_is_refused_until_another_one_ends():
     async with house(limits=Limits(max_subscriptions=1)) as home, home.socket() as other:
         async with home.socket() as talk:
             await talk.call("subscribe")
@@ -135,7 +135,7 @@ async def test_commands_above_the_limit_in_flight_wait_and_are_all_executed():
         await talk.call("snapshot")
 
 
-# Clients that say nothing.
+# Clients that send nothing.
 
 
 async def test_a_quiet_client_is_pinged_and_stays_as_long_as_it_answers(autojump_clock):
@@ -170,17 +170,17 @@ async def test_a_client_that_reads_pending_data_slowly_is_not_idle(autojump_cloc
         slow = await opened(home, ours)
         await slow.send(client_frame(b'{"type":"subscribe","id":1}'))
         assert (await slow.message())["type"] == "ok"
-        for number in range(20):  # it says nothing for 300 seconds: the pings stand behind the events
+        for number in range(20):  # it sends nothing for 300 seconds: the pings wait behind the events
             await home.engine.set_params("h", number)
             await trio.sleep(15)
             assert (await slow.frame())[0] != CLOSE
         begun = trio.current_time()
         while (await slow.frame())[0] != CLOSE:
-            pass  # what it takes at once may be in buffers only, so now it is missed
+            pass  # the data may have been in buffers only, so now it is missing
         assert 60 <= trio.current_time() - begun <= 80
 
 
-async def test_a_client_that_talks_is_not_pinged(autojump_clock):
+async def test_a_client_that_sends_messages_is_not_pinged(autojump_clock):
     async with house(listen=False) as home:
         raw = await opened(home, await home.stream())
         for _ in range(20):
@@ -199,7 +199,7 @@ async def test_an_incomplete_handshake_times_out(autojump_clock):
         assert trio.current_time() - begun == 10
 
 
-# Clients that take nothing.
+# Clients that do not read.
 
 
 async def test_a_stalled_client_is_disconnected_and_disturbs_no_other(autojump_clock):

@@ -1,4 +1,4 @@
-"""The figures for Prometheus: what is counted, and what is measured."""
+"""The metrics for Prometheus: counts and durations."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ from .support import house
 SEED = 1
 EXAMPLES = int(os.environ.get("GREENROOM_SCHEMATHESIS", "5"))
 SMALL_ROLES = (Role.OPERATOR, Role.VIEWER, Role.WORKER)
-PHASES = ("Coverage", "Fuzzing", "Stateful")  # the one of examples has none to try
+PHASES = ("Coverage", "Fuzzing", "Stateful")  # without the phase of examples: there are none
 LIMITS = Limits(stranger_frames=10**9, stranger_bytes=10**12, stranger_time=1e9)  # they answer 429 by chance
-PATIENCE = 120.0 + 10 * EXAMPLES  # it takes ten seconds, but not on each machine
+PATIENCE = 120.0 + 10 * EXAMPLES  # it takes ten seconds on a fast machine
 
 CONFIGURATION = r"""
 [generation]
@@ -123,7 +123,7 @@ async def test_schemathesis_finds_nothing(role: Role | None, tmp_path: Path) -> 
         assert done.returncode == 0, said
         assert all(f"✅ {phase}" in said for phase in phases), said
         counted = re.findall(r"(?:Selected|Tested): (\d+)", said)
-        tried = len(requests()) - 1  # it leaves out the request for the document itself
+        tried = len(requests()) - 1  # without the request for the document itself
         assert counted == [str(tried)] * 2, said
 
 

@@ -1,4 +1,4 @@
-"""Replies and events in one order: read your writes, batches without a gap, resuming, and restarting."""
+"""The order of replies and events: read your writes, batches without a gap, resuming, and restarting."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def many_events(home: House, count: int, handle: str = "someone") -> None:
 
 
 async def busy(talk: Talk) -> None:
-    """Give a few commands of each kind."""
+    """Send a few commands of each kind."""
     runs = [
         (await talk.call("submit", job="wait", handle=f"h{number}", params={}))["run_id"]
         for number in range(6)
@@ -169,7 +169,7 @@ async def test_a_client_that_resumes_receives_the_missed_events():
 
 
 @pytest.mark.parametrize("after", [{"after": 3, "epoch": "another"}, {"after": 99}])
-async def test_a_place_that_is_not_in_the_stream_gives_a_snapshot(after):
+async def test_a_number_that_is_not_in_the_stream_gives_a_snapshot(after):
     async with house() as home, home.socket() as talk:
         await many_events(home, 5)
         said = await talk.call("subscribe", **after)

@@ -1,5 +1,5 @@
-"""The gateway behind nginx and HAProxy, set up as in docs/how-to/operating.md: what passes the proxy,
-complete and without delay, and that no client gets more rights by coming through a proxy."""
+"""The gateway behind nginx and HAProxy, configured as in docs/how-to/operating.md: requests pass completely
+and without delay, and no client gets more rights through a proxy."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_requests_get_through_with_their_tokens_and_prefixes(name, tmp_pat
         assert (await here.http("GET", "/api/runs/a%2Fb", role="viewer")).status == 404
 
 
-async def test_no_call_of_a_worker_is_open_to_those_whom_the_proxy_serves(name, tmp_path):
+async def test_clients_of_the_proxy_need_a_token_for_the_calls_of_workers(name, tmp_path):
     async with site(name, tmp_path) as here:
         for task in TASK_CALLS:
             for prefix in ("", "/api", "/greenroom"):
@@ -244,7 +244,7 @@ async def test_bodies_pass_up_to_the_limit_of_the_gateway(name, tmp_path):
             assert answer.status == status
 
 
-async def test_a_server_that_drains_is_known_as_such(name, tmp_path):
+async def test_the_proxy_detects_a_server_that_drains(name, tmp_path):
     async with site(name, tmp_path, **{"inter 2s": "inter 50ms"}) as here:
         await here.home.engine.drain()
         await becomes_ready(here, 503)

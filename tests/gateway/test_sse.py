@@ -100,7 +100,7 @@ async def test_the_stream_starts_with_the_next_event(autojump_clock):
 
 
 @pytest.mark.parametrize("how", ["header", "query", "after", "after and epoch"])
-async def test_they_go_on_after_the_last_that_was_seen(how, autojump_clock):
+async def test_the_stream_resumes_after_the_last_received_event(how, autojump_clock):
     async with house(listen=False) as home:
         for number in range(5):
             await home.engine.set_params("alice", number)
@@ -174,13 +174,13 @@ async def test_a_filter_lets_through_what_fits(autojump_clock):
 @pytest.mark.parametrize(
     "query", ["after=x", "after=-1", "after=x&last_event_id=e:1", "nothing=1", "token=gr_x"]
 )
-async def test_a_query_that_does_not_fit_is_refused(query, autojump_clock):
+async def test_an_invalid_query_is_refused(query, autojump_clock):
     async with house(listen=False) as home:
         answer = await Raw(await home.stream()).http("GET", f"/api/events?{query}")
         assert (answer.status, answer.json["code"]) == (400, "invalid")
 
 
-async def test_a_quiet_stream_is_pinged_each_15_seconds_with_how_far_it_is(autojump_clock):
+async def test_a_quiet_stream_gets_a_ping_with_its_position_every_15_seconds(autojump_clock):
     async with house(listen=False) as home:
         source = await Source.open(home, "/api/events?handle=nobody")
         begun = trio.current_time()
@@ -192,7 +192,7 @@ async def test_a_quiet_stream_is_pinged_each_15_seconds_with_how_far_it_is(autoj
             assert trio.current_time() - begun == 15 * number
 
 
-async def test_a_client_that_goes_is_forgotten(autojump_clock):
+async def test_a_client_that_disconnects_is_removed(autojump_clock):
     async with house(listen=False) as home:
         source = await Source.open(home)
         assert home.gateway.connections == 1

@@ -81,7 +81,9 @@ async def test_requests_during_an_encoding_share_the_next_one(home, monkeypatch)
     seqs = []
 
     async def ask() -> None:
-        await home.engine.set_params("draft", {"asked": len(seqs)})  # so no two ask for the same
+        await home.engine.set_params(
+            "draft", {"asked": len(seqs)}
+        )  # so that no two requests can share a state
         seq = home.engine.stream.last_seq
         answer = (await home.http("GET", "/api/state")).json["seq"]
         assert answer >= seq
@@ -168,7 +170,7 @@ async def test_snapshots_under_equal_filters_are_made_once(home, monkeypatch):
             looking += 1
             if looking == 40:
                 all_look.set()
-            await all_look.wait()  # a view is kept for as long as someone looks
+            await all_look.wait()  # a view is kept while it is used
             messages = []
             for message in view.messages(form):
                 messages.append(message)
@@ -204,7 +206,7 @@ async def test_snapshot_commands_share_what_is_encoded(home, monkeypatch):
         assert len(made) == 2
 
 
-async def test_filtering_a_large_snapshot_lets_others_have_their_turn(home):
+async def test_filtering_a_large_snapshot_lets_other_tasks_run(home):
     await fill(home, 2500)
     snapshot = await home.engine.snapshot()
     steps = list(snapshots.filtering(snapshot, Filter(lanes=frozenset({"main"}))))

@@ -140,7 +140,7 @@ async def test_pings_and_empty_fragments_count_too(closed_house, autojump_clock)
             assert (opcode, payload[:2], said) == (CLOSE, (4429).to_bytes(2, "big"), 1)
 
 
-async def test_bytes_count_however_few_frames_they_are_in(closed_house, autojump_clock):
+async def test_bytes_count_in_any_number_of_frames(closed_house, autojump_clock):
     async with closed_house() as home:
         raw = await came(home)
         await raw.upgrade()
@@ -148,7 +148,7 @@ async def test_bytes_count_however_few_frames_they_are_in(closed_house, autojump
         assert (await raw.message())["details"]["limit"] == "stranger_bytes"
 
 
-async def test_what_a_client_sends_behind_its_token_is_its_own(closed_house, autojump_clock, token):
+async def test_frames_after_the_token_do_not_count(closed_house, autojump_clock, token):
     async with closed_house() as home:
         raw = await came(home)
         await raw.upgrade()
@@ -178,7 +178,7 @@ async def test_an_authenticated_client_can_send_many_fragments_up_to_a_limit(
         assert (opcode, payload[:2]) == (CLOSE, (1009).to_bytes(2, "big"))
 
 
-async def test_others_get_their_turns_while_a_client_floods(autojump_clock):
+async def test_other_clients_are_served_while_one_floods(autojump_clock):
     async with house(listen=False) as home:
         turns = 0
 
@@ -254,7 +254,7 @@ async def test_requests_without_a_token_are_counted_and_forgotten_with_time(clos
         raw = await came(home)
         assert await statuses(raw, "/healthz") == [200] * 19 + [429]
         raw = await came(home)
-        for _ in range(100):  # a load balancer that looks whether we are up
+        for _ in range(100):  # health checks of a load balancer
             assert (await raw.http("GET", "/healthz")).status == 200
             await trio.sleep(0.5)
 
@@ -297,7 +297,9 @@ async def test_the_connections_of_an_address_share_a_limit(closed_house, autojum
         assert "of this address together" in answer.json["message"]
         await raw.until_closed()
         raw = await came(home, "192.0.2.1")
-        assert (await raw.http("GET", "/healthz")).status == 200  # so that nobody can have us taken for down
+        assert (
+            await raw.http("GET", "/healthz")
+        ).status == 200  # so that health checks never fail because of other clients
         raw = await came(home, "192.0.2.1")
         await raw.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
         await raw.send(b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
@@ -309,7 +311,7 @@ async def test_the_connections_of_an_address_share_a_limit(closed_house, autojum
         assert (await raw.http("GET", "/api/state")).status == 401
 
 
-async def test_a_token_is_good_also_from_an_address_that_has_used_all(closed_house, autojump_clock, token):
+async def test_a_token_is_valid_also_from_an_address_over_its_limit(closed_house, autojump_clock, token):
     async with closed_house(Limits(stranger_frames=10, strangers_per_address=1)) as home:
         said = [await statuses(await came(home, "192.0.2.1"), "/api/state", 1) for _ in range(10)]
         assert said[-1] == [429]

@@ -1,5 +1,4 @@
-"""Who may make the calls of flows and workers: roles, and, where that is set, workers on this machine that
-bring no token."""
+"""The permissions for the calls of flows and workers: roles, and the exemption of workers on this machine."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ def tokens(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 async def open_home(tokens: dict[str, str]) -> AsyncIterator[House]:
-    """Where workers on this machine need no token."""
+    """A gateway at which workers on this machine need no token."""
     async with flow_house(token_file=tokens["file"], workers_without_token="loopback") as home:
         yield home
 
@@ -78,13 +77,13 @@ async def home(tokens: dict[str, str], caplog: pytest.LogCaptureFixture) -> Asyn
 
 
 async def status(home: House, task: TaskCall, prefix: str = "/api", **headers: str) -> int:
-    """How a call is answered that says nothing: with 400 if it may be made."""
+    """The status of a call without arguments: 400 if it is permitted."""
     body = None if task.method == "GET" else {}
     return (await home.http(task.method, f"{prefix}{task.path}", body, **headers)).status
 
 
 @EVERY_CALL
-async def test_a_role_permits_what_it_permits_and_nothing_else(home, tokens, task):
+async def test_a_role_permits_exactly_its_calls(home, tokens, task):
     for role in Role:
         for prefix in ("", "/api"):
             answered = await status(home, task, prefix, authorization=f"Bearer {tokens[role]}")
@@ -92,7 +91,7 @@ async def test_a_role_permits_what_it_permits_and_nothing_else(home, tokens, tas
 
 
 @EVERY_CALL
-async def test_every_call_needs_a_token_where_there_are_tokens(home, task):
+async def test_with_a_token_file_every_call_requires_a_token(home, task):
     for prefix in ("", "/api"):
         assert await status(home, task, prefix) == 401
 
@@ -105,9 +104,7 @@ async def test_with_workers_without_token_a_local_program_can_do_the_work_of_wor
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
-def test_workers_without_a_token_are_refused_where_others_than_this_machine_can_reach_the_gateway(
-    tokens, host
-):
+def test_the_exemption_is_refused_on_a_non_loopback_address(tokens, host):
     with pytest.raises(
         Invalid, match=r"workers_without_token = 'loopback' requires a loopback address \(got host .*\)"
     ):
@@ -135,7 +132,7 @@ async def test_workers_without_token_is_logged_as_a_warning(tokens, caplog):
     ],
     ids=lambda header: next(iter(header)),
 )
-async def test_a_page_and_what_a_proxy_passes_on_need_a_token_all_the_same(open_home, task, header):
+async def test_pages_and_requests_through_a_proxy_require_a_token_nevertheless(open_home, task, header):
     home = open_home
     [(name, value)] = header.items()
     host = f"localhost:{home.gateway.port}"
@@ -174,11 +171,11 @@ async def test_a_request_from_another_machine_or_a_proxy_needs_a_token(autojump_
         ("", False),
     ],
 )
-def test_the_address_of_the_other_end_decides_whether_it_is_here(peer: Any, local: bool):
+def test_the_peer_address_decides_whether_a_client_is_local(peer: Any, local: bool):
     assert _is_local(peer) == local
 
 
-async def test_a_worker_on_this_machine_does_work_without_a_token_where_that_is_set(open_home):
+async def test_a_worker_on_this_machine_works_without_a_token_under_the_exemption(open_home):
     home = open_home
     worker = {"id": "w", "url": "", "services": ["slow"], "type": "queue"}
     assert (await home.http("POST", "/register", worker)).status == 200
@@ -269,7 +266,7 @@ async def test_a_poll_without_a_token_ends_when_the_exemption_does(open_home, to
         await raw.send(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         await a_poll_waits(open_home)
         exempting = open_home.gateway._shared.config
-        open_home.gateway.reconfigure(exempting)  # which changes nothing, so the poll waits on
+        open_home.gateway.reconfigure(exempting)  # this changes nothing, so the poll continues to wait
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert open_home.engine.workers._queue.report()["polls"] == 1
         open_home.gateway.reconfigure(GatewayConfig(token_file=tokens["file"]))

@@ -415,7 +415,7 @@ def test_a_deadline_is_counted_from_the_submission() -> None:
 def test_a_suspend_of_the_computer_advances_waits_for_wall_time() -> None:
     run = executing("swim", deadline=100.0, run_timeout=50.0)
     run.give(Suspended(30.0))
-    assert run.machine.deadline() == 50.0  # executing time isn't lost
+    assert run.machine.deadline() == 50.0  # executing time is not lost
     run.give(Suspended(30.0))
     assert run.machine.deadline() == 40.0
     waiting = executing("retry")

@@ -101,7 +101,7 @@ def test_a_second_cancel_is_refused_with_the_run_as_it_is() -> None:
     refused = run.cancel()
     assert isinstance(refused, Conflict)
     assert refused.details == {"run": run.record}
-    assert "is cancelling and can't be cancelled" in str(refused)
+    assert "is cancelling and cannot be cancelled" in str(refused)
 
 
 def test_an_ended_run_can_not_be_cancelled() -> None:
@@ -313,7 +313,7 @@ def test_a_body_that_ignores_its_cancel_is_abandoned_and_keeps_its_handle(caplog
     assert run.changed()[-1].holds_handle
     assert run.body.closed == "the body did not end within its grace and was abandoned"
     (line,) = [line for line in caplog.records if line.levelno == logging.ERROR]
-    assert "did not end within the grace after a request to end (user, grace 10 s)" in line.message
+    assert "was requested to end (user), did not end within its grace of 10 s" in line.message
     run.returns(1)
     assert run.supervisor() == [BodyGone(run.id, "alice")]
     assert run.record == record
@@ -387,7 +387,7 @@ def test_a_body_that_ignores_the_shutdown_is_abandoned_and_its_run_resumes_later
     run = executing("swim")
     run.stop(now=True)
     run.at(10)
-    assert "request to end (shutdown, grace 10 s)" in caplog.text
+    assert "requested to end (shutdown), did not end within its grace of 10 s" in caplog.text
     assert (run.status, run.record.reason, run.record.waiting_for) == (Status.SUSPENDED, "shutdown", "slot")
     assert run.machine.state.ending is None
     assert not run.machine.has_work()
@@ -720,7 +720,7 @@ def test_a_suspended_run_whose_deadline_crosses_its_start_times_out() -> None:
     assert (run.status, run.record.reason) == (Status.TIMED_OUT, "deadline")
 
 
-# Runs that can't be started, or could not be stored.
+# Runs that cannot be started, or could not be stored.
 
 
 def test_a_queued_run_that_can_no_longer_be_started_is_rejected() -> None:

@@ -392,7 +392,7 @@ def test_an_interrupt_that_is_open_without_a_body_is_opened_once() -> None:
     assert [event.type for event in run.changed()] == ["run_state_changed"]
 
 
-def test_an_interrupt_that_is_open_without_a_body_does_not_time_out_by_itself() -> None:
+def test_an_interrupt_that_is_open_without_a_body_does_not_timeout_by_itself() -> None:
     run = executing("swim")
     run.pauses(Pause("answer", interrupt=AwaitedInterrupt("key", "?")))
     assert run.machine.deadline() == math.inf

@@ -880,7 +880,7 @@ def test_a_message_for_an_unknown_target_is_refused() -> None:
         return str(refused)
 
     assert refusal("h") == 'handle "h" has no active run'
-    assert refusal("x") == '"x" is not a pending run or a handle with one'
+    assert refusal("x") == '"x" is neither a pending run nor a handle with an active run'
     desk.turn(desk.submit("b", "queue", handle="h"))
     desk.machine.handles.free("h")
     assert refusal("h") == 'handle "h" has no active run'

@@ -1,7 +1,7 @@
 """Find the texts in the code: string literals and f-strings of two words or more that are not docstrings.
 
 A text counts as an error, a log line or a command's help by the call that it is an argument of; anything else
-is a part of one of these that is built elsewhere, or is printed. Joined literals are one text.
+is a part of a message, or is printed. Joined literals are one text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? +[A-Za-z]{2,}|\} +[A-Za-z]{2,}")
 
 
 class Message(NamedTuple):
-    """One text, with sample values in place of what is filled in."""
+    """One text, with sample values for its placeholders."""
 
     module: str
     line: int
@@ -114,7 +114,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def rendered(node: ast.expr) -> str:
-    """A text with samples for what its code fills in; empty for what is no text."""
+    """A text with samples for its placeholders; empty if the expression is not a text."""
     match node:
         case ast.Constant(value=str(text)):
             return text

@@ -1,4 +1,4 @@
-"""The page with all texts, `docs/reference/messages.md`, sorted by what they are and by their module."""
+"""The page with all texts, `docs/reference/messages.md`, sorted by kind and by module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TITLES: dict[Kind, str] = {
 
 
 def page() -> str:
-    """The page for the code as it is."""
+    """The page for the current code."""
     found = sorted(
         (message for message in messages() if not _is_internal(message.module)),
         key=lambda message: (list(_TITLES).index(message.kind), message.module, message.line),

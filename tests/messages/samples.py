@@ -1,4 +1,4 @@
-"""Sample values for what the code fills into a text, chosen by the name of what is filled in."""
+"""Sample values for the placeholders of a text, selected by the name in the placeholder."""
 
 from __future__ import annotations
 

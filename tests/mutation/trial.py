@@ -78,7 +78,7 @@ class Trials:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if session.testsfailed:
-            raise session.Interrupted("the tests can't be collected")
+            raise session.Interrupted("the tests cannot be collected")
         items = self._baseline(session)
         gc.collect()
         gc.freeze()  # children need not track the objects that exist now

@@ -190,7 +190,8 @@ def test_a_parameter_that_a_url_cannot_set_is_refused_with_the_reason(start: str
     [
         (
             "sqlite:///x?cache=shared",
-            "unknown parameter 'cache' (value 'shared') of a sqlite address: expected one of synchronous",
+            "unknown parameter 'cache' (value 'shared') in the address of a sqlite store: "
+            "expected one of synchronous",
         ),
         ("sqlite:///x?sslmode=require", "'sslmode'"),
         ("mysql://h/d?sslmode=require", "'sslmode'"),

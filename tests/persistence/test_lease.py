@@ -69,7 +69,7 @@ def test_a_holder_that_cannot_renew_cancels_bodies_before_the_expiry_and_ends_th
     assert keeping.turn(12) == [Do.CANCEL, Do.RENEW]
     assert keeping.turn(15, Failed("no line")) == [Do.END]
     assert keeping.turn(16) == [Do.RENEW]
-    assert keeping.turn(16.1, Renewed(16)) == [Do.CONTINUE]
+    assert keeping.turn(16.1, Renewed(16)) == [Do.RESUME]
     assert keeping.acts_until == 28
 
 
@@ -77,7 +77,7 @@ def test_a_renewal_without_an_answer_is_aborted_once():
     keeping = Keeping(15, sent=0)
     assert keeping.turn(5) == [Do.RENEW]
     assert keeping.next() == 10
-    assert keeping.turn(10) == [Do.GIVE_UP]
+    assert keeping.turn(10) == [Do.ABORT]
     assert keeping.turn(11) == []
     assert keeping.turn(11.1, Failed("given up")) == []
 
@@ -85,7 +85,7 @@ def test_a_renewal_without_an_answer_is_aborted_once():
 def test_a_late_answer_does_not_restore_an_expired_lease():
     keeping = Keeping(15, sent=0)
     assert keeping.turn(5) == [Do.RENEW]
-    assert keeping.turn(14) == [Do.CANCEL, Do.GIVE_UP]
+    assert keeping.turn(14) == [Do.CANCEL, Do.ABORT]
     assert keeping.turn(15) == [Do.END]
     assert keeping.turn(18.5, Renewed(5)) == [Do.RENEW]
     assert keeping.state == "over"
@@ -116,9 +116,9 @@ def test_a_holder_that_finds_the_store_damaged_at_a_renewal_stops():
 
 def test_an_engine_that_asks_is_notified_that_the_lease_is_good_without_a_previous_lapse():
     keeping = Keeping(15, sent=0)
-    assert keeping.turn(1, Asked()) == [Do.CONTINUE]
+    assert keeping.turn(1, Asked()) == [Do.RESUME]
     assert keeping.turn(13, Asked()) == [Do.CANCEL, Do.RENEW]
-    assert keeping.turn(13.1, Renewed(13)) == [Do.CONTINUE]
+    assert keeping.turn(13.1, Renewed(13)) == [Do.RESUME]
 
 
 # Live and dead holders.

@@ -1,4 +1,4 @@
-"""What a run passes on its way to a slot, and how workers receive their work."""
+"""Two diagrams: the path of a run to a slot, and how workers receive their work."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _lane(drawing: Drawing, y: float, title: str, runs: list[str]) -> None:
 
 
 def workers() -> str:
-    """A worker that is called, and one that fetches its work."""
+    """A push worker and a pull worker."""
     drawing = Drawing(
         "A push worker is an HTTP server, which Greenroom calls. A pull worker polls a queue and completes "
         "the work, so it needs no address of its own."

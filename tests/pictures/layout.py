@@ -1,8 +1,8 @@
 """Where the nodes of a directed graph are drawn: in layers from top to bottom, with few crossing edges.
 
-The usual steps: edges that lead back are turned round, each node is a layer below those that lead to it, long
-edges get a place in each layer that they pass, neighbours are sorted by the middle of what they are connected
-to, and then moved as near to it as there is room.
+The steps of layered graph drawing: edges that lead back are reversed; each node is in a layer below its
+predecessors; long edges get a place in each layer that they pass; the nodes of a layer are sorted by the
+average position of their neighbours, and then moved as near to that position as possible.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Key = str | tuple[int, int]
 GAP_X = 28
 GAP_Y = 54
 _PASSING = 26.0
-"""The room of an edge that passes a layer."""
+"""The width of an edge that passes a layer."""
 
 
 @attrs.frozen
 class Layout:
-    """The centre of each node, the points of each edge from its begin to its end, and the size of it all."""
+    """The centre of each node, the points of each edge from start to end, and the size of the drawing."""
 
     centres: dict[str, tuple[float, float]]
     routes: list[list[tuple[float, float]]]
@@ -49,7 +49,7 @@ def lay_out(sizes: dict[str, tuple[float, float]], edges: Sequence[Edge]) -> Lay
     left = min(x[key] - size(key)[0] / 2 for key in x)
     x = {key: value - left for key, value in x.items()}
     top: dict[Key, float] = {}
-    bottom: dict[Key, float] = {}  # of the whole layer, through which long edges go straight
+    bottom: dict[Key, float] = {}  # of the whole layer; long edges cross it in a straight line
     height = 0.0
     for layer in layers:
         top |= dict.fromkeys(layer, height)
@@ -72,7 +72,7 @@ def lay_out(sizes: dict[str, tuple[float, float]], edges: Sequence[Edge]) -> Lay
 
 
 def _layered(keys: list[str], edges: Sequence[Edge]) -> tuple[list[list[Key]], list[list[Key]]]:
-    """What is in each layer, and for each edge its chain: the two nodes, and its places between them."""
+    """The contents of each layer, and for each edge its chain: the two nodes, and its places between them."""
     depths = dict.fromkeys(keys, 0)  # the length of the longest path to each
     for _ in keys:
         for from_, to in edges:
@@ -113,7 +113,7 @@ def _leading_back(keys: list[str], edges: Sequence[Edge]) -> set[Edge]:
 
 
 def _sort(layers: list[list[Key]], links: Sequence[tuple[Key, Key]]) -> None:
-    """Bring what is connected near to each other, layer by layer, down and up again."""
+    """Sort each layer by the positions of the neighbours, from top to bottom and back."""
     connected = _connected(links)
     for _ in range(4):
         for before, layer in [*pairwise(layers), *pairwise(layers[::-1])]:
@@ -136,7 +136,7 @@ def _connected(links: Sequence[tuple[Key, Key]]) -> defaultdict[Key, list[Key]]:
 def _columns(
     layers: list[list[Key]], links: Sequence[tuple[Key, Key]], widths: dict[Key, float]
 ) -> dict[Key, float]:
-    """The centre of each, as near to what it is connected to as the neighbours leave room for."""
+    """The centre of each, as near to its neighbours in other layers as the space in its layer permits."""
     connected = _connected(links)
     x: dict[Key, float] = {}
     for layer in layers:
@@ -152,7 +152,7 @@ def _columns(
 
 
 def _spread(layer: list[Key], wanted: dict[Key, float], widths: dict[Key, float]) -> dict[Key, float]:
-    """The nearest places to those wanted that keep the order and the gaps: a regression in blocks."""
+    """The positions nearest to the requested ones that keep order and gaps (isotonic regression)."""
     offsets = [0.0]
     for left, right in pairwise(layer):
         offsets.append(offsets[-1] + (widths[left] + widths[right]) / 2 + GAP_X)

@@ -1,4 +1,4 @@
-"""The life of a run, drawn from the table in `protocol/states.py`."""
+"""The statuses of a run, drawn from the table in `protocol/states.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLOURS = {
 
 
 def draw() -> str:
-    """Transitions between pending statuses are arrows; each end names where it is reached from."""
+    """Transitions between pending statuses are arrows; each final status lists the statuses before it."""
     drawing = Drawing("The statuses of a run and the transitions between them, as in the table on this page")
     drawing.box(20, 20, 680, 266, "group")
     drawing.text(360, 38, "pending", "strong")
@@ -57,7 +57,7 @@ def _draw_status(drawing: Drawing, status: Status, x: float, y: float) -> None:
 
 
 def _draw_arrow(drawing: Drawing, source: Source, row: Transition) -> None:
-    """Across, down, or from corner to corner; a transition and its opposite are drawn side by side."""
+    """Horizontal, vertical, or diagonal; a transition and its reverse are drawn side by side."""
     (x, y), (to_x, to_y) = _PENDING[source.status], _PENDING[row.to]
     if y == to_y:
         begin, end = (x + _WIDTH, to_x) if to_x > x else (x, to_x + _WIDTH)

@@ -1,6 +1,6 @@
-"""A drawing as SVG: shapes in one plain style, on a card of its own that is readable on any page.
+"""A drawing as SVG: shapes in one plain style, on a background that is readable on any page.
 
-Nothing is loaded from elsewhere, and the colours follow the reader's choice of light or dark.
+The file loads no other files, and its colours follow the reader's light or dark mode.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ text {{ font: 13px system-ui, "Segoe UI", Roboto, "Liberation Sans", Arial, sans
 
 
 def width_of(text: str, size: float = 13) -> float:
-    """About how wide a text is; rather too wide than too narrow."""
+    """The approximate width of a text, never too narrow."""
     return len(text) * size * 0.56
 
 
 class Drawing:
-    """Shapes, in the order in which they are drawn. `label` is read to those who do not see the picture."""
+    """Shapes, in the order in which they are drawn. `label` is the description for screen readers."""
 
     def __init__(self, label: str) -> None:
         self._label = label

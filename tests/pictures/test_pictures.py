@@ -1,4 +1,4 @@
-"""The pictures in the documentation are those that the code draws."""
+"""The pictures in the documentation are current."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def test_the_picture_is_current(name: str) -> None:
     assert written == PICTURES[name], "draw it again: python -m tests.pictures"
 
 
-def test_no_picture_remains_of_a_flow_that_is_gone() -> None:
+def test_every_picture_of_a_flow_belongs_to_an_example() -> None:
     assert {f"flows/{file.name}" for file in (FOLDER / "flows").iterdir()} <= PICTURES.keys()
 
 
 @pytest.mark.parametrize("name", sorted(file.name for file in FOLDER.glob("**/*.svg")))
-def test_a_picture_loads_nothing_from_elsewhere(name: str) -> None:
+def test_a_picture_loads_no_other_file(name: str) -> None:
     [file] = FOLDER.glob(f"**/{name}")
     text = file.read_text(encoding="utf-8")
     ElementTree.fromstring(text)

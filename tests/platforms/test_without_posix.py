@@ -1,4 +1,4 @@
-"""Greenroom imports and works where Python lacks what only POSIX has. It was not tried on a real Windows."""
+"""Greenroom works in a Python without the features that only POSIX has. It has not been tested on Windows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def process(what: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def shown(what: str, folder: Path) -> str:
-    """What the program prints that lacks POSIX."""
+    """The output of the program without POSIX."""
     running = process(what, folder)
     out, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, err

@@ -1,8 +1,8 @@
-"""Take from this process what Windows lacks, then do what the argument names: a program for its own process.
+"""Remove what Windows lacks from this process, then execute the action that the argument names.
 
-Modules and attributes disappear after the imports of Python's own modules and of dependencies: their code for
-Windows cannot execute here. `msvcrt` is replaced by a module that locks with `flock`, which like the real one
-refuses a second open file, in whatever process it is.
+Modules and attributes are removed after the imports of the standard library and of dependencies, because
+their code for Windows cannot execute here. `msvcrt` is replaced by a module that locks with `flock`; like the
+real one, it refuses a second open file in any process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ flock = fcntl.flock
 
 
 def hide() -> None:
-    """Take away what Windows lacks."""
+    """Remove what Windows lacks."""
     family = socket.AF_UNIX
     for name in MODULES:
         sys.modules[name] = None  # type: ignore[assignment] # so that its import raises
@@ -53,7 +53,7 @@ def hide() -> None:
         for name in names.split():
             if hasattr(module, name):
                 delattr(module, name)
-    socket.socketpair = partial(socket.socketpair, family)  # which takes its default from what is hidden
+    socket.socketpair = partial(socket.socketpair, family)  # its default uses a removed name
     sys.modules["msvcrt"] = fake = types.ModuleType("msvcrt")
 
     def locking(file: int, mode: int, size: int) -> None:
@@ -101,7 +101,7 @@ async def serve_and_connect() -> None:
 
 
 async def share_a_file() -> None:
-    """Run an engine on a SQLite file, which a second one can't open, and then another one."""
+    """Run an engine on a SQLite file, which a second one cannot open, and then another one."""
     from greenroom import Conflict, Jobs, Run, open_engine
 
     jobs = Jobs()
@@ -123,7 +123,7 @@ async def share_a_file() -> None:
 
 
 def open_a_unix_socket() -> None:
-    """Connect to MySQL by a Unix socket, which is no path on Windows."""
+    """Connect to MySQL by a Unix socket, which Windows does not have."""
     from greenroom.persistence.addresses import parse_addresses
     from greenroom.persistence.drivers import _socket
 

@@ -1,4 +1,4 @@
-"""Every mistake in parameters and in definitions of flows is reported with its path, in JSON's terms."""
+"""Every error in parameters and in definitions of flows is reported with its path, in JSON's terms."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def aims(value: Any) -> st.SearchStrategy[tuple[Any, Any]]:
 
 
 def faults(mistakes: list[str], path: str, sent: Any) -> list[str]:
-    """Return the mistakes for another path, and those that contain terms of Python."""
+    """Return the errors for another path, and those that contain terms of Python."""
     about = (f"{path}:", f"{path}.", f"{path}[")
     return [text for text in mistakes if not text.startswith(about) or python_in(text, sent)]
 
@@ -142,7 +142,7 @@ def test_the_unmodified_values_are_valid():
 
 @settings(max_examples=500)
 @given(aims(PARAMS))
-def test_mistakes_in_parameters(aim: tuple[Any, Any]):
+def test_errors_in_parameters(aim: tuple[Any, Any]):
     path, wrong = aim
     mistakes = check_params(replaced(PARAMS, path, wrong), All)
     assert not faults(mistakes, written_path(path, "params"), wrong)
@@ -162,7 +162,7 @@ def test_parameters_for_a_job_without_parameters(wrong: Any):
 
 @settings(max_examples=500)
 @given(aims(DEFINITION))
-def test_mistakes_in_definitions(aim: tuple[Any, Any]):
+def test_errors_in_definitions(aim: tuple[Any, Any]):
     path, wrong = aim
     errors = check(replaced(DEFINITION, path, wrong), allow_scripts=True).errors
     assert not [text for text in errors if python_in(text, wrong)]
@@ -171,4 +171,4 @@ def test_mistakes_in_definitions(aim: tuple[Any, Any]):
 
 
 LEADS = {"start", "kind", "exec_type", "func", "service", "action", "from", "to", "nodes", "script", "params"}
-"""Fields on which the validity of other fields depends, and where the mistake is reported."""
+"""Fields on which the validity of other fields depends, and where the error is reported."""

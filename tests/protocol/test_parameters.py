@@ -1,4 +1,4 @@
-"""Parameters of jobs: all mistakes together, each with its path, for all kinds of declared types."""
+"""Parameters of jobs: all errors together, each with its path, for all kinds of declared types."""
 
 import sys
 import typing
@@ -93,7 +93,7 @@ alike = pytest.mark.parametrize("kind", ALIKE, ids=lambda kind: kind.__name__)
     ],
     ids=range(12),
 )
-def test_all_mistakes_are_reported_alike_for_all_kinds_of_types(kind, params, mistakes):
+def test_all_errors_are_reported_alike_for_all_kinds_of_types(kind, params, mistakes):
     assert check_params(params, kind) == mistakes
 
 
@@ -247,11 +247,11 @@ class Everything:
         ({"size": "x" * 1000}, 'size: expected integer, got string "' + "x" * 47 + "..." + "x" * 48 + '"'),
     ],
 )
-def test_a_mistake_is_reported_with_its_path(params, mistake):
+def test_an_error_is_reported_with_its_path(params, mistake):
     assert f"params.{mistake}" in check_params(params, Everything)
 
 
-def test_all_mistakes_are_reported_together_and_each_once():
+def test_all_errors_are_reported_together_and_each_once():
     params = {
         "address": {"houseNo": "1", "street": "x"},
         "addresses": [{"streetName": 1}, {"streetName": "x"}, 7],
@@ -274,11 +274,11 @@ def test_all_mistakes_are_reported_together_and_each_once():
     ]
 
 
-def test_only_the_first_hundred_mistakes_are_reported():
+def test_only_the_first_hundred_errors_are_reported():
     mistakes = check_params({"numbers": ["x"] * 200_000, "nothing": 1}, Everything)
     assert len(mistakes) == 101
     assert mistakes[99] == 'params.numbers[99]: expected integer, got string "x"'
-    assert mistakes[100] == "params: further mistakes are not listed"
+    assert mistakes[100] == "params: further errors are not listed"
 
 
 class Box(msgspec.Struct):
@@ -291,7 +291,7 @@ def test_an_unknown_key_that_the_type_itself_forbids_is_reported_once():
     assert check_params(params, Box) == ["params.inner.ulr: unknown field; known fields: url, pages"]
 
 
-def test_a_mistake_that_only_msgspec_can_find_has_its_message():
+def test_an_error_that_only_msgspec_can_find_has_its_message():
     params = {"many": {"items": [{"url": "u", "ulr": "u"}]}}
     assert check_params(params, Box) == ["params.many.items[0]: object contains unknown field ulr"]
 
@@ -354,7 +354,7 @@ class Unknown:
 
 
 @pytest.mark.parametrize("kind", [Unreadable, Unknown, list[int] | set[int]], ids=str)
-def test_a_type_that_msgspec_does_not_support_is_a_mistake_and_not_a_crash(kind):
+def test_a_type_that_msgspec_does_not_support_is_an_error_and_not_a_crash(kind):
     [mistake] = check_params({"both": []}, kind)
     assert mistake.startswith("params: ")
 
@@ -388,7 +388,7 @@ def test_an_instance_survives_the_conversion_to_plain_values_and_back(instance):
 
 
 @given(values_of(Fields), st.data())
-def test_a_valid_value_without_one_required_field_has_one_mistake(instance, data):
+def test_a_valid_value_without_one_required_field_has_one_error(instance, data):
     plain = plain_params(instance, Fields)
     lost = data.draw(st.sampled_from(sorted(plain)))
     del plain[lost]

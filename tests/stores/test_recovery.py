@@ -994,7 +994,7 @@ async def test_a_restart_that_cannot_list_unfinished_files_deletes_no_file_of_an
             await file.write(b"whole")
 
     async def unfinished(*_: Any) -> list[str]:
-        raise OSError("the folder can't be read")
+        raise OSError("the folder cannot be read")
 
     async with lives.clean(jobs) as engine:
         await ended(engine, await engine.submit("writes", handle="h", params={}))

@@ -575,7 +575,7 @@ async def test_a_refusal_that_names_what_is_being_committed_waits_for_the_commit
 
 
 async def test_a_handle_that_is_about_to_be_free_is_still_taken_for_everyone(bodies, autojump_clock):
-    """Its run has ended, but that isn't committed yet."""
+    """Its run has ended, but that is not committed yet."""
     store = GatedStore()
 
     async def submit() -> None:

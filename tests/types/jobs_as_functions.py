@@ -1,5 +1,5 @@
-"""What a type checker says of programs that submit jobs as functions. Each line that is wrong ends with what
-mypy says of it; of all others it says nothing."""
+"""Programs that submit jobs as functions, for a type checker. Each line with an error ends with the message
+of mypy; mypy reports no error for the other lines."""
 
 import msgspec
 

@@ -17,7 +17,7 @@ FILES = sorted(
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """A folder with the package as it is installed, for mypy, which doesn't read `package-dir`."""
+    """A folder with the package as it is installed, for mypy, which does not read `package-dir`."""
     package = tmp_path / "greenroom"
     package.mkdir()
     for file in (ROOT / "greenroom").iterdir():
@@ -27,7 +27,7 @@ def installed(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_mypy_finds_the_mistakes_and_nothing_else(installed: Path, pytestconfig: pytest.Config):
+def test_mypy_reports_exactly_the_marked_errors(installed: Path, pytestconfig: pytest.Config):
     cache = pytestconfig.cache.mkdir("mypy") if pytestconfig.cache is not None else installed / "cache"
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--hide-error-context"]
     checked = subprocess.run(
@@ -50,7 +50,7 @@ def test_mypy_finds_the_mistakes_and_nothing_else(installed: Path, pytestconfig:
 
 
 def expected() -> dict[tuple[str, int], str]:
-    """What the files say is wrong, by file and line."""
+    """The expected errors by file and line."""
     return {
         (file.name, number): line.partition("  # error: ")[2]
         for file in FILES

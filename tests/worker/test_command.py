@@ -244,7 +244,7 @@ async def test_it_waits_for_its_server_and_can_be_stopped_during_the_wait(tmp_pa
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     async with working(tmp_path, "--server", f"http://127.0.0.1:{port}") as worker:
-        await worker.logged("can't be reached")
+        await worker.logged("cannot be reached")
         worker.signal(signal.SIGTERM)
         assert await worker.ends() == 0
 

@@ -82,7 +82,7 @@ async def test_an_outage_is_logged_once_and_its_end_too(
         await server.until("/workers/heartbeat", 4)
         server.instead = StandIn().instead
         await server.until("/workers/heartbeat", 6)
-    assert caplog.text.count("http://server can't be reached: nobody listens; retrying") == 1
+    assert caplog.text.count("http://server cannot be reached: nobody listens; retrying") == 1
     assert caplog.text.count("http://server is available again") == 1
     assert len(server.bodies("/workers/register")) == 1
 

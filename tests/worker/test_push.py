@@ -378,5 +378,5 @@ async def test_a_url_that_no_worker_can_have_is_refused(url: str, mistake: str):
 
 
 async def test_an_address_of_another_machine_is_refused_with_the_url():
-    with pytest.raises(OSError, match=r"can't listen at the worker's URL http://192\.0\.2\.1:8080"):
+    with pytest.raises(OSError, match=r"cannot listen at the worker's URL http://192\.0\.2\.1:8080"):
         await listen("http://192.0.2.1:8080")

@@ -86,7 +86,7 @@ async def test_a_result_that_cannot_be_sent_is_an_error(result: Any):
     services.service("odd")(lambda input: result)
     outcome = await called(services, "odd")
     assert outcome.result is None
-    assert outcome.error.startswith("the result of service 'odd' can't be sent: result")
+    assert outcome.error.startswith("the result of service 'odd' cannot be sent: result")
 
 
 async def test_a_service_that_fails_while_it_is_cancelled_is_cancelled_and_logged(
@@ -159,7 +159,7 @@ async def test_the_examples(name: str, input: Any, params: dict[str, Any], resul
         ("transform", None, {}, "ValueError: the input, unless it is a string, must be a number (got None)"),
         ("transform", True, {}, "ValueError: the input, unless it is a string, must be a number (got True)"),
         ("transform", 1, {"mul": "2"}, "ValueError: params.mul must be a number (got '2')"),
-        ("transform", 1e300, {"mul": 1e300}, "the result of service 'transform' can't be sent"),
+        ("transform", 1e300, {"mul": 1e300}, "the result of service 'transform' cannot be sent"),
         ("sum", "123", {}, "ValueError: the input must be an array of numbers (got '123')"),
         ("sum", [1, "x"], {}, "ValueError: could not convert string to float: 'x'"),
         ("sum", [1, None], {}, "ValueError: item 1 must be a number (got None)"),

@@ -289,7 +289,7 @@ async def test_beyond_ten_thousand_workers_the_longest_offline_is_forgotten(auto
             for number in range(10_000):
                 nursery.start_soon(engine.workers.register, f"w{number}", URL, ["sum"])
         with pytest.raises(
-            QueueFull, match=r""""more" can't be registered: the limit of 10,000 workers is reached"""
+            QueueFull, match=r""""more" cannot be registered: the limit of 10,000 workers is reached"""
         ):
             await engine.workers.register("more", URL, ["sum"])
         await engine.workers.register("w7", "http://again", ["sum"])

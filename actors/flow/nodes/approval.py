@@ -26,7 +26,7 @@ async def approval(context: NodeContext[Approval]) -> Done | Pause:
     since = context.waited_since("ap")
     try:
         decision = _decision(context, path, interrupt)
-    except Invalid as error:  # the answer can't be stored at the path
+    except Invalid as error:  # the answer cannot be stored at the path
         return context.failed("bad_params", error.message)
     if decision is not None:
         context.walk.body.withdraw(interrupt)
