@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,27 +20,8 @@ _SIMULATION = "greenroom.simulation.simulate"
 
 
 @pytest.fixture
-async def greenroom_engine(tmp_path: Path) -> AsyncIterator[Engines]:
-    """Open engines in a trio test: `engine = await greenroom_engine(jobs)`. The test's end closes them."""
-    from .engines import opening_engines
-
-    async with opening_engines(tmp_path) as engines:
-        yield engines
-
-
-@pytest.fixture
-def greenroom_aio_engine(tmp_path: Path) -> AioEngines:
-    """Open engines in an asyncio test: `async with greenroom_aio_engine(jobs) as engine`."""
-    from .engines import AioEngines
-
-    return AioEngines(tmp_path)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
+def _greenroom_trio_test(request: pytest.FixtureRequest) -> None:
     """Refuse a test of another kind than `greenroom_engine` serves, before pytest gives it an iterator."""
-    if fixturedef.argname != "greenroom_engine" or fixturedef.func.__module__ != __name__:
-        return
     if not request.config.pluginmanager.hasplugin("trio"):
         pytest.fail(
             "fixture 'greenroom_engine' requires pytest-trio, which is not installed or not active: run "
@@ -54,6 +35,23 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.Fix
             "test uses the fixture 'greenroom_aio_engine'.",
             pytrace=False,
         )
+
+
+@pytest.fixture
+async def greenroom_engine(_greenroom_trio_test: None, tmp_path: Path) -> AsyncIterator[Engines]:
+    """Open engines in a trio test: `engine = await greenroom_engine(jobs)`. The test's end closes them."""
+    from .engines import opening_engines
+
+    async with opening_engines(tmp_path) as engines:
+        yield engines
+
+
+@pytest.fixture
+def greenroom_aio_engine(tmp_path: Path) -> AioEngines:
+    """Open engines in an asyncio test: `async with greenroom_aio_engine(jobs) as engine`."""
+    from .engines import AioEngines
+
+    return AioEngines(tmp_path)
 
 
 @pytest.hookimpl(wrapper=True)
