@@ -50,7 +50,9 @@ class LimitedEngine(_Denied):
 
     async def get_run(self, run_id: str) -> RunRecord:
         """One run. Raises `NotFound` also for a run that the token does not permit."""
-        unknown = NotFound(f"no run has the id {shown(run_id)}", value=run_id)
+        unknown = NotFound(
+            f"no run has the id {shown(run_id)}, and no handle with this name has a run", value=run_id
+        )
         try:
             run = await self._engine.get_run(run_id)
         except NoActiveRun:  # a handle, which the token may not permit

@@ -137,7 +137,7 @@ async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens)
     [interrupt] = (await until(home.engine, lambda now: now.interrupts)).interrupts
     async with home.socket(headers=header(tokens, "alice")) as talk:
         for id in (theirs.id, "0" * 32):
-            no_run = f'not_found: no run has the id "{id}"'
+            no_run = f'not_found: no run has the id "{id}", and no handle with this name has a run'
             for type in ("get_run", "history", "cancel", "wait"):
                 assert await refusal(talk, type, run_id=id) == no_run
             assert await refusal(talk, "signal", run_id=id, key="k", value=1) == no_run
@@ -161,7 +161,9 @@ async def test_runs_of_other_handles_are_not_found_by_their_handles_either(home,
     async with home.socket(headers=header(tokens, "alice")) as talk:
         for handle in ("bob/1", "bob/2", "bob/3"):
             for type in ("get_run", "history", "cancel", "wait"):
-                assert await refusal(talk, type, run_id=handle) == f'not_found: no run has the id "{handle}"'
+                assert await refusal(talk, type, run_id=handle) == (
+                    f'not_found: no run has the id "{handle}", and no handle with this name has a run'
+                )
             assert (await talk.call("answer", interrupt_id=handle, data=1))["outcome"] == "not_found"
             refused = await refusal(talk, "answer", interrupt_id=handle, data=1, key="1")
             assert refused == f'no_active_run: "{handle}" is not a pending run or a handle with one'
