@@ -321,6 +321,13 @@ async def test_a_field_that_does_not_fit_is_named(both):
     assert refused.value.message == 'message: object contains unknown field lanes: did you mean "lane"?'
 
 
+async def test_an_unknown_command_is_named_with_the_most_similar_one():
+    async with house() as home, home.socket() as talk:
+        with pytest.raises(Refused) as refused:
+            await talk.call("list_run")
+        assert refused.value.message == 'unknown command "list_run": did you mean "list_runs"?'
+
+
 async def test_every_reply_contains_the_engines_seq(both):
     home, command = both
     said = await command("set_max_concurrent", n=5)
