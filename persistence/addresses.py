@@ -89,13 +89,15 @@ def parse_addresses(stores: str | Iterable[str | Address]) -> tuple[Address, ...
 
 
 def _parse(url: str) -> Address:
+    if url == "memory:":
+        raise Invalid("a memory: store exists only in its engine: write the address of another store")
     scheme, separator, rest = url.partition("://")
     kind = _KINDS.get(scheme.lower())
     if not separator or kind is None:
         shown = repr(scheme) if separator else "an address without ://"
         raise Invalid(
-            "a store's address must begin with sqlite:///, postgresql://, mysql:// or mariadb:// "
-            f"(got {shown})"
+            "a store's address must be memory:, or begin with sqlite:///, postgresql://, mysql:// or "
+            f"mariadb:// (got {shown})"
         )
     location, _, query = rest.partition("?")
     if "\0" in unquote(rest):

@@ -111,6 +111,12 @@ def misfit(error: Exception, whole: str) -> Invalid:
     return Invalid(f"{path or whole}: {reason}", path=path)
 
 
+def json_fault(error: Exception) -> str:
+    """Return what is wrong with a text, for a message that already says that it is not valid JSON."""
+    reason = str(error).removeprefix("JSON is malformed: ")
+    return "unexpected end of input" if reason == "Input data was truncated" else reason
+
+
 JSON = Codec(
     "json",
     binary=False,

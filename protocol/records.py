@@ -119,6 +119,11 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     interrupts: dict[str, InterruptState]
     runs: dict[str, RunRecord]
 
+    @property
+    def type(self) -> str:
+        """`snapshot`, where an event has its type: for what `events()` yields. It is not a field."""
+        return "snapshot"
+
 
 def default_limit(lane: str) -> int | None:
     """Return the default limit of a lane: `main` has only the global limit, any other lane has one slot."""

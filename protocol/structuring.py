@@ -6,7 +6,6 @@ reads that tree. A hook that found more than one error raises `Several`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 
 import attrs
@@ -19,7 +18,8 @@ from cattrs.errors import (
 )
 
 from .errors import GreenroomError
-from .values import child_path, shown
+from .suggestions import suggestion
+from .values import child_path
 
 Keys = tuple[str | int, ...]
 """The place of a part of a value: the keys and indexes that lead to it."""
@@ -31,9 +31,6 @@ MAX_MISTAKES = 100
 """The maximum number of reported errors. A check can stop when it has found more."""
 
 _LONGEST_PATH = 200
-_LONGEST_COMPARED = 60  # characters; the time of a comparison grows with their square
-_MOST_COMPARED = 1_000
-_MOST_NAMED = 40
 
 
 class Several(ValueError):
@@ -69,16 +66,6 @@ def written_path(keys: Keys, root: str = "") -> str:
         path = child_path(path, key)
     path = path.removeprefix(".")
     return path if len(path) <= _LONGEST_PATH else f"{path[:150]}…{path[-49:]}"
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return the hint that follows an unknown name: the most similar known name, or all known names."""
-    names = list(known)
-    if len(names) <= _MOST_COMPARED and len(name) <= _LONGEST_COMPARED:
-        near = difflib.get_close_matches(name, [it for it in names if len(it) <= _LONGEST_COMPARED], n=1)
-        if near:
-            return f": did you mean {shown(near[0])}?"
-    return f": expected one of {', '.join(names)}" if len(names) <= _MOST_NAMED else ""
 
 
 def _noted(error: BaseException) -> Keys:

@@ -6,7 +6,7 @@ the wire has a `SubmitCommand`. A new option must be added to all three.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from .commandbase import CommandBase, Timeout, timeout_from_wire, timeout_to_wire
 from .errors import Invalid
 from .names import FLOW, check_name
+from .suggestions import suggestion
 from .validation import check_seconds, check_version
 from .values import shown
 
@@ -40,6 +41,17 @@ class SubmitKeywords(TypedDict, total=False):
     deadline: float | None
     warn_after: float | None
     on_wait: OnWait | None
+
+
+def check_keywords(function: str, options: Iterable[str], *others: str) -> None:
+    """Raise `TypeError` for an unknown keyword argument of a function that takes `SubmitKeywords` and
+    `others`."""
+    known = (*others, "handle", "params", *SubmitKeywords.__annotations__)
+    for name in options:
+        if name not in known:
+            raise TypeError(
+                f"{function}() got an unexpected keyword argument {name!r}{suggestion(name, known)}"
+            )
 
 
 class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +95,7 @@ def flow_options(
     **options: Unpack[SubmitKeywords],
 ) -> SubmitOptions:
     """Return the options for a run of a flow, which is a run of the job `flow`."""
+    check_keywords("start", options, "version")
     check_version(version)
     walked = {"flow": flow, "version": version, "params": {} if params is None else params}
     return SubmitOptions(job=FLOW, handle=handle, params=walked, **options)

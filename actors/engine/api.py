@@ -20,7 +20,7 @@ from ...protocol.jobs import AnyJob, JobFunction, typed_job
 from ...protocol.names import check_name, lane_name
 from ...protocol.patterns import Within
 from ...protocol.records import RunRecord, Snapshot
-from ...protocol.submission import SubmitKeywords, SubmitOptions
+from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords
 from ...protocol.validation import (
     FilesFate,
     check_files,
@@ -128,6 +128,7 @@ class Engine:
         **options: Unpack[SubmitKeywords],
     ) -> Ticket[Any]:
         """Submit a run of a job, given by name or as its function. Returns when the run is committed."""
+        check_keywords("submit", options)
         name = self._entry.name_of(job)
         submitted = SubmitOptions(job=name, handle=handle, params=params, **options)
         accepted, ended = await self._entry.submit(submitted, Caller(by))
@@ -306,7 +307,10 @@ class Engine:
             raise NoActiveRun(
                 f"handle {shown(run_id)} has no active run; its last one, {last.id}, is {last.status}"
             )
-        raise NotFound(f"run {shown(run_id)} not found", value=run_id)
+        raise NotFound(
+            f"run {shown(run_id)} not found: no run has this id, and no handle of this name has a run",
+            value=run_id,
+        )
 
     async def wait(self, run_id: str, timeout: float | None = 15) -> RunRecord:
         """Wait for a run, or a handle's active run; return it when it ends or after `timeout` seconds."""

@@ -183,9 +183,11 @@ def _in_threads(store: Store) -> bool:
 
 
 def _check_lanes(lanes: Mapping[str, int | None]) -> dict[str, int | None]:
-    return {
-        check_name("lane", lane_name(name)): None
-        if limit is None
-        else check_limit(f"limit of lane {name!r}", limit)
-        for name, limit in lanes.items()
-    }
+    limits: dict[str, int | None] = {}
+    for name, limit in lanes.items():
+        lane = check_name("lane", lane_name(name))
+        try:
+            limits[lane] = None if limit is None else check_limit(f"limit of lane {name!r}", limit)
+        except Invalid as error:
+            raise Invalid(f"{error.message}, or None for only the global limit", **error.details) from None
+    return limits

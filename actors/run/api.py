@@ -22,7 +22,7 @@ from ...protocol.jobs import AnyJob, JobFunction, typed_job
 from ...protocol.names import check_name
 from ...protocol.records import RunRecord
 from ...protocol.results import raise_unless_succeeded
-from ...protocol.submission import SubmitKeywords, SubmitOptions
+from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords
 from ...protocol.validation import check_seconds
 from ...protocol.values import copied
 from ..channel import Reply
@@ -266,6 +266,7 @@ class Run:
         a run that waits for this run, is a conflict.
         """
         await self._body.check_open()
+        check_keywords("call", options)
         options.setdefault("on_conflict", "queue")
         name = self._body.services.entry.name_of(job)
         child = SubmitOptions(job=name, handle=handle, params=params, **options)

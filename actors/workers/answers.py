@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ...protocol.codec import misfit
+from ...protocol.codec import json_fault, misfit
 from ...protocol.errors import Invalid, TooLarge
 from ...protocol.values import json_value, shown
 from .push import PushFailed
@@ -48,7 +48,9 @@ def result(status: int, body: bytes, max_bytes: int) -> Any:
         reason = misfit(error, "the response").message
         raise PushFailed("bad_answer", f'the response is not {{"result", "error"}}: {reason}') from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise PushFailed("bad_json", f"the response is not valid JSON: {error}{_excerpt(body)}") from None
+        raise PushFailed(
+            "bad_json", f"the response is not valid JSON: {json_fault(error)}{_excerpt(body)}"
+        ) from None
     if answer.error:
         raise PushFailed("service_error", error_text(answer.error))
     if isinstance(answer.result, msgspec.UnsetType):
@@ -75,7 +77,7 @@ def _value(raw: msgspec.Raw, max_bytes: int) -> Any:
     except Invalid as error:
         raise PushFailed("bad_answer", error.message) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise PushFailed("bad_json", f"the result is not valid JSON: {error}") from None
+        raise PushFailed("bad_json", f"the result is not valid JSON: {json_fault(error)}") from None
 
 
 def _excerpt(body: bytes) -> str:

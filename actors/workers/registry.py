@@ -331,14 +331,22 @@ class Registry(Actor):
 
         best = min(self._callable(message.service), key=reluctance, default=None)
         if best is None:
-            offline = len(self._serving.get(message.service, ()))
-            rest = (
-                f"; offline workers that serve it: {offline}"
-                if offline
-                else ": start one that registers here"
-            )
+            rest = self._reason_for_none(message.service)
             raise WorkFailed("no_worker", f"no online worker serves {shown(message.service)}{rest}")
         return best
+
+    def _reason_for_none(self, service: str) -> str:
+        """Why no worker can be called for a service, with the remedy."""
+        offline = len(self._serving.get(service, ()))
+        pulling = sum(
+            worker.status == "online" and worker.row.kind == "queue" and service in worker.row.services
+            for worker in self._workers.values()
+        )
+        reasons = f"; offline workers that serve it: {offline}" if offline else ""
+        if pulling:
+            serve = "1 pull worker serves it" if pulling == 1 else f"{pulling} pull workers serve it"
+            reasons += f"; {serve}: set exec_type: queue"
+        return reasons or ": start one that registers here"
 
     def _callable(self, service: str) -> Iterable[_Worker]:
         return (worker for worker in self._serving.get(service, {}).values() if _is_callable(worker))

@@ -50,7 +50,10 @@ class LimitedEngine(_Denied):
 
     async def get_run(self, run_id: str) -> RunRecord:
         """One run. Raises `NotFound` also for a run that the token does not permit."""
-        unknown = NotFound(f"run {shown(run_id)} not found", value=run_id)
+        unknown = NotFound(
+            f"run {shown(run_id)} not found: no run has this id, and no handle of this name has a run",
+            value=run_id,
+        )
         try:
             run = await self._engine.get_run(run_id)
         except NoActiveRun:  # a handle, which the token may not permit

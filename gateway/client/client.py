@@ -23,7 +23,14 @@ from ...protocol.parameters import plain_params
 from ...protocol.parts import joined
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.states import Status
-from ...protocol.submission import OnWait, SubmitCommand, SubmitKeywords, SubmitOptions, to_wire
+from ...protocol.submission import (
+    OnWait,
+    SubmitCommand,
+    SubmitKeywords,
+    SubmitOptions,
+    check_keywords,
+    to_wire,
+)
 from ...protocol.validation import (
     FilesFate,
     check_limit,
@@ -132,6 +139,7 @@ class Client:
         The submit is sent again if the connection is lost, and creates one run: without a `request_id`, the
         client generates one. `on_wait` is called when the gateway reports that the run waits too long.
         """
+        check_keywords("submit", options)
         name = check_name("job", job_name(job))
         check_name("handle", handle)
         if params is not None:

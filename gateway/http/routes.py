@@ -12,6 +12,7 @@ import trio
 
 from ...protocol.codec import JSON, misfit
 from ...protocol.commands import GetSnapshot
+from ...protocol.decoding import with_known_fields
 from ...protocol.errors import Invalid, NotFound, Unavailable
 from ...protocol.names import check_name, lane_name
 from ...protocol.values import shown
@@ -105,7 +106,7 @@ def _command_in(entry: Entry, call: Call) -> tuple[Any, dict[str, str]]:
     try:
         return msgspec.convert({"id": 0, **given}, entry.wire, strict=not reads), given_names
     except msgspec.ValidationError as error:
-        raise _with_given_name(misfit(error, whole), given_names) from None
+        raise _with_given_name(with_known_fields(misfit(error, whole), entry.wire), given_names) from None
 
 
 def _with_given_name(error: Invalid, given_names: dict[str, str]) -> Invalid:

@@ -20,7 +20,8 @@ from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_st
 from ...actors.channel import Reply
 from ...protocol.codec import Codec
 from ...protocol.commandbase import CommandBase, Id
-from ...protocol.commands import Auth, Command, Subscribe, Unsubscribe
+from ...protocol.commands import Auth, Subscribe, Unsubscribe
+from ...protocol.decoding import decode_command
 from ...protocol.errors import (
     Forbidden,
     GreenroomError,
@@ -169,7 +170,7 @@ class Session:
         with trio.move_on_after(self._shared.limits.auth_timeout):
             message = await socket.get_message()
             try:
-                command = self._codec.decode(message, Command)
+                command = decode_command(self._codec, message)
                 if not isinstance(command, Auth):
                     raise Unauthorized("token required: send `auth` first")
                 self._caller = self._shared.access.holder(command.token)
@@ -199,7 +200,7 @@ class Session:
                     f"rate limit exceeded: at most {limits.rate:g} messages per second",
                     retry_after=round(after, 3),
                 )
-            command = self._codec.decode(message, Command)
+            command = decode_command(self._codec, message)
             if isinstance(command, Auth):
                 raise Invalid("the connection is already authenticated")
             entry = BY_TYPE[type(command)]

@@ -59,8 +59,12 @@ _FLAGS = {
 @click.option("--tokens", metavar="FILE", help="The token file; see `greenroom token`.")
 @click.option("--tls-certificate", metavar="FILE", help="Serve https and wss with this certificate.")
 @click.option("--tls-key", metavar="FILE", help="The private key, if it is not in the certificate's file.")
-@click.option("--log-format", metavar="FORMAT", help="`text` or `json`.")
-@click.option("--log-level", metavar="LEVEL", help="`debug`, `info`, `warning` or `error`.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="`text` or `json`.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="The lowest level that is logged.",
+)
 @click.option(
     "--accept-store",
     is_flag=True,

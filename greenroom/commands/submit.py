@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from ..gateway.client import Client, ClientTicket
+from ..protocol.codec import json_fault
 from .connection import Server, for_server
 from .durations import Timeout
 from .output import echo, end_with, parsed
@@ -107,4 +108,4 @@ def json_given(text: str, option: str) -> Any:
     try:
         return msgspec.json.decode(sys.stdin.read() if text == "-" else text)
     except msgspec.DecodeError as error:
-        raise click.UsageError(f"{option} is not valid JSON: {error}") from error
+        raise click.UsageError(f"{option} is not valid JSON: {json_fault(error)}") from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,7 +20,25 @@ _SIMULATION = "greenroom.simulation.simulate"
 
 
 @pytest.fixture
-async def greenroom_engine(tmp_path: Path) -> AsyncIterator[Engines]:
+def _greenroom_trio_test(request: pytest.FixtureRequest) -> None:
+    """Refuse a test of another kind than `greenroom_engine` serves, before pytest gives it an iterator."""
+    if not request.config.pluginmanager.hasplugin("trio"):
+        pytest.fail(
+            "fixture 'greenroom_engine' requires pytest-trio, which is not installed or not active: run "
+            "`pip install pytest-trio`. An asyncio test uses the fixture 'greenroom_aio_engine'.",
+            pytrace=False,
+        )
+    if request.node.get_closest_marker("trio") is None:
+        pytest.fail(
+            f"fixture 'greenroom_engine' requires a trio test, and {request.node.name!r} is none: mark it "
+            "with @pytest.mark.trio, or set `trio_mode = true` in the configuration of pytest. An asyncio "
+            "test uses the fixture 'greenroom_aio_engine'.",
+            pytrace=False,
+        )
+
+
+@pytest.fixture
+async def greenroom_engine(_greenroom_trio_test: None, tmp_path: Path) -> AsyncIterator[Engines]:
     """Open engines in a trio test: `engine = await greenroom_engine(jobs)`. The test's end closes them."""
     from .engines import opening_engines
 
@@ -34,39 +52,6 @@ def greenroom_aio_engine(tmp_path: Path) -> AioEngines:
     from .engines import AioEngines
 
     return AioEngines(tmp_path)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
-    """Refuse a test of another kind than `greenroom_engine` serves, before pytest gives it an iterator."""
-    if fixturedef.argname != "greenroom_engine" or fixturedef.func.__module__ != __name__:
-        return
-    refusal = _refusal(request)
-    if refusal is None:
-        return
-    try:
-        pytest.fail(refusal, pytrace=False)
-    except pytest.fail.Exception as error:
-        # As pytest does for a fixture that fails. Otherwise it does not finish the fixture after this test,
-        # and the next test that requests the fixture fails without a message.
-        fixturedef.cached_result = (None, getattr(request, "param", None), (error, error.__traceback__))
-        raise
-
-
-def _refusal(request: pytest.FixtureRequest) -> str | None:
-    """Why a test can't have `greenroom_engine`, with the remedy; `None` if it can."""
-    if not request.config.pluginmanager.hasplugin("trio"):
-        return (
-            "fixture 'greenroom_engine' requires pytest-trio, which is not installed or not active: run "
-            "`pip install pytest-trio`. An asyncio test uses the fixture 'greenroom_aio_engine'."
-        )
-    if request.node.get_closest_marker("trio") is None:
-        return (
-            f"fixture 'greenroom_engine' requires a trio test, and {request.node.name!r} is none: mark it "
-            "with @pytest.mark.trio, or set `trio_mode = true` in the configuration of pytest. An asyncio "
-            "test uses the fixture 'greenroom_aio_engine'."
-        )
-    return None
 
 
 @pytest.hookimpl(wrapper=True)

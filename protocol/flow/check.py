@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ..structuring import MAX_MISTAKES, Fault, Keys, suggestion
+from ..structuring import MAX_MISTAKES, Fault, Keys
+from ..suggestions import suggestion
 from ..values import shown
 from .model import DEFAULT_ACTION, ERROR_ACTION, Graph
 from .reading import read, rendered

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..structuring import Fault, suggestion
+from ..structuring import Fault
+from ..suggestions import suggestion
 from ..values import shown
 from .model import Exec, ExecType, Foreach, NodeExec, Parallel, Subflow
 

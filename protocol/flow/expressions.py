@@ -20,7 +20,8 @@ from typing import Any
 import attrs
 
 from ..errors import Invalid
-from ..structuring import MAX_MISTAKES, Fault, Keys, Several, suggestion, written_path
+from ..structuring import MAX_MISTAKES, Fault, Keys, Several, written_path
+from ..suggestions import suggestion
 from ..values import shown
 from .grammar import MAX_DEPTH, parse_text
 from .paths import Scope, is_path, parse_path

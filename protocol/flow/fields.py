@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ..structuring import MAX_MISTAKES, Fault, Several, faults_in, suggestion
+from ..structuring import MAX_MISTAKES, Fault, Several, faults_in
+from ..suggestions import suggestion
 from ..values import shown
 from .model import DEFAULT_ACTION, Output
 from .paths import Source, parse_path, parse_source, parse_target

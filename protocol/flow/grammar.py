@@ -17,7 +17,8 @@ import re
 from typing import NamedTuple
 
 from ..errors import Invalid
-from ..structuring import MAX_MISTAKES, suggestion
+from ..structuring import MAX_MISTAKES
+from ..suggestions import suggestion
 from ..values import shown
 from .paths import parse_path
 from .terms import COMPARISONS, OPERATORS, Items, Literal, Negation, Term, combined

@@ -16,7 +16,8 @@ import cattrs
 from cattrs.gen import make_dict_structure_fn, override
 
 from ..errors import Invalid
-from ..structuring import MAX_MISTAKES, Fault, Keys, Several, faults_in, suggestion, written_path
+from ..structuring import MAX_MISTAKES, Fault, Keys, Several, faults_in, written_path
+from ..suggestions import suggestion
 from ..values import shown
 from . import fields
 from .documents import parse

@@ -121,6 +121,10 @@ async def test_a_function_that_is_no_job_is_refused_with_its_name(autojump_clock
     async def calls(run: Run) -> None:
         await run.call(plain, handle="b")  # type: ignore[call-overload]
 
+    @jobs.job
+    async def mistypes(run: Run) -> None:
+        await run.call("calls", handle="b", lanes="side")  # type: ignore[call-overload]
+
     async with open_engine(jobs) as engine:
         with pytest.raises(Invalid, match=r"plain is not registered as a job: decorate it with"):
             await engine.submit(plain, handle="a")  # type: ignore[call-overload]
@@ -128,10 +132,12 @@ async def test_a_function_that_is_no_job_is_refused_with_its_name(autojump_clock
             await engine.submit(elsewhere, handle="a")
         with pytest.raises(RunFailed, match="plain is not registered as a job"):
             await (await engine.submit(calls, handle="a")).result()
+        with pytest.raises(RunFailed, match=r"""call\(\) got .* 'lanes': did you mean "lane"\?"""):
+            await (await engine.submit(mistypes, handle="a")).result()
         jobs.job("elsewhere")(elsewhere)
         with pytest.raises(Invalid, match="other Jobs"):
             await engine.submit(elsewhere, handle="a")
-        assert len(await engine.list_runs()) == 1
+        assert len(await engine.list_runs()) == 2
 
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -91,7 +91,9 @@ def test_parameters_can_be_single_json_or_on_standard_input(handle: str):
     assert json.loads(said("submit", "quick", "-H", handle, "--params", json.dumps(given), "--wait")) == given
     result = greenroom("submit", "quick", "-H", handle, "--params", "-", "--wait", stdin=json.dumps(given))
     assert json.loads(result.stdout) == given
-    assert "--params is not valid JSON" in refusal("submit", "quick", "-H", handle, "--params", "{", code=2)
+    for wrong, reason in (("{", "unexpected end of input"), ("{]", "object keys must be strings (byte 1)")):
+        refused = refusal("submit", "quick", "-H", handle, "--params", wrong, code=2)
+        assert f"--params is not valid JSON: {reason}" in refused
     assert "NAME=VALUE" in refusal("submit", "quick", "-H", handle, "-p", "n", code=2)
     assert "cannot be combined with" in refusal(
         "submit", "quick", "-H", handle, "-p", "n=1", "--params", "{}", code=2
@@ -306,6 +308,8 @@ def test_the_error_of_a_command_is_printed_as_json(handle: str, server: Served):
     assert server.said() == f"waits {handle}"
     assert error("submit", "waits", "-H", handle, code=1) == ("conflict", {"active_run": run})
     assert error("show", "nothing", code=1) == ("not_found", {"value": "nothing"})
+    unknown = 'run "nothing" not found: no run has this id, and no handle of this name has a run'
+    assert unknown in refusal("show", "nothing")
     assert error("state", "--url", "http://127.0.0.1:1", code=3) == ("unreachable", {})
     assert error("state", "--token-file", "absent", code=1) == ("failed", {})
     said("cancel", run)

@@ -73,6 +73,8 @@ def completed(shell: str, line: str, folder: Path) -> list[str]:
         ("greenroom submit --on-c", {"--on-conflict"}),
         ("greenroom submit --on-conflict ", {"reject", "queue", "replace", "join"}),
         ("greenroom token add alice --role op", {"operator"}),
+        ("greenroom serve --log-format ", {"text", "json"}),
+        ("greenroom serve --log-level w", {"warning"}),
         ("greenroom completion ", {"bash", "zsh", "fish"}),
     ],
 )

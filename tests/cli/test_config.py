@@ -154,8 +154,8 @@ format = "xml"
         'GREENROOM_LOGS_LEVEL: logs.level must be debug or info or warning or error (got "loud")',
         'GREENROOM_MAX_CONCURRENT: engine.max_concurrent must be an integer, 0 or more (got "few")',
         'greenroom.toml:3: engine.max_concurent is unknown: did you mean "max_concurrent"?',
-        "greenroom.toml:4: engine.store is not valid: a store's address must begin with sqlite:///, "
-        "postgresql://, mysql:// or mariadb:// (got 'mongo')",
+        "greenroom.toml:4: engine.store is not valid: a store's address must be memory:, or begin with "
+        "sqlite:///, postgresql://, mysql:// or mariadb:// (got 'mongo')",
         'greenroom.toml:5: engine.shutdown_timeout must be a duration, in seconds or like "90m", "12h", '
         '"30d" (got "soon")',
         "greenroom.toml:6: engine.lanes.images must be an integer, 0 or more (got -1), "

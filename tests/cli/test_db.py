@@ -166,8 +166,12 @@ def test_damage_inside_of_the_file_is_found(store: str, tmp_path: Path):
 
 def test_a_bad_address_is_one_sentence_without_its_password():
     sentence = refused("db", "current", "--store", "oracle://me:secret@host/name")
-    assert "must begin with sqlite:///" in sentence
+    assert "or begin with sqlite:///" in sentence
     assert "secret" not in sentence
+
+
+def test_a_store_in_memory_is_refused_with_the_reason():
+    assert "a memory: store exists only in its engine" in refused("db", "current", "--store", "memory:")
 
 
 def test_a_store_of_a_newer_version_is_refused_by_every_command(store: str, tmp_path: Path):

@@ -392,6 +392,14 @@ async def test_a_keyword_that_does_not_exist_is_named(engine: RunEngine, keyword
     assert await engine.list_runs() == []
 
 
+@on_each
+async def test_a_mistyped_keyword_is_refused_with_the_most_similar_one(engine: RunEngine):
+    with pytest.raises(TypeError, match=r"""^submit\(\) got .* 'lanes': did you mean "lane"\?$"""):
+        await engine.submit("add", handle="alice", params={"a": 1}, lanes="x")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"""^start\(\) got .* 'verison': did you mean "version"\?$"""):
+        await engine.flows.start("order", verison=1)  # type: ignore[call-arg]
+
+
 Refusal = Callable[[RunEngine, RunTicket, str], Awaitable[Any]]
 """Something that is refused: given the engine, a run that executes on `busy`, and the id of an ended one."""
 

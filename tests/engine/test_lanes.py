@@ -193,6 +193,14 @@ async def test_a_limit_that_is_no_whole_number_is_refused(autojump_clock, bodies
         assert await engine.snapshot() == before
 
 
+async def test_a_lanes_limit_at_the_start_that_is_no_whole_number_is_refused_with_the_remedy(bodies):
+    with pytest.raises(
+        Invalid, match=r"""^limit of lane 'a' must be .* \(got "none"\), or None for only the global limit$"""
+    ):
+        async with open_engine(bodies.jobs, lanes={"a": "none"}):
+            raise AssertionError("not reached")
+
+
 @pytest.mark.parametrize(("given", "meant"), [(" slow ", "slow"), ("", "main"), ("  ", "main")])
 async def test_a_lanes_name_is_trimmed_and_falls_back_to_main(autojump_clock, bodies, given, meant):
     async with open_engine(bodies.jobs) as engine:

@@ -316,6 +316,16 @@ async def test_an_invalid_field_is_named(both):
     with pytest.raises(Refused) as refused:
         await command("drain", now=True)
     assert refused.value.message == "message: object contains unknown field now"
+    with pytest.raises(Refused) as refused:
+        await command("submit", job="quick", handle="a", lanes="side")
+    assert refused.value.message == 'message: object contains unknown field lanes: did you mean "lane"?'
+
+
+async def test_an_unknown_command_is_named_with_the_most_similar_one():
+    async with house() as home, home.socket() as talk:
+        with pytest.raises(Refused) as refused:
+            await talk.call("list_run")
+        assert refused.value.message == 'unknown command "list_run": did you mean "list_runs"?'
 
 
 async def test_every_reply_contains_the_engines_seq(both):
@@ -344,10 +354,14 @@ async def test_limits_are_also_taken_under_their_old_name(both):
 
 async def test_the_error_for_an_unknown_field_of_a_query_names_the_query():
     async with house() as home:
-        for path, name in (("/api/runs", "job"), ("/api/state", "job"), ("/api/runs", "id")):
+        for path, name, hint in (
+            ("/api/runs", "lanes", ': did you mean "lane"?'),
+            ("/api/state", "job", ""),
+            ("/api/runs", "id", ""),
+        ):
             answer = await home.http("GET", f"{path}?{name}=x")
             assert answer.status == 400
-            assert answer.json["message"] == f"query: object contains unknown field {name}"
+            assert answer.json["message"] == f"query: object contains unknown field {name}{hint}"
 
 
 # `wait`, which only WebSocket has.

@@ -24,6 +24,8 @@ from tests.support import Bodies, until
 from .flowing import WAITS, flow_house
 from .support import PATIENCE, House, Refused, Talk, house
 
+NEITHER = "no run has this id, and no handle of this name has a run"
+
 MAKE: dict[str, dict[str, list[str]]] = {
     "alice": {"handles": ["alice", "alice/*"]},
     "bob": {"handles": ["bob/*"]},
@@ -137,7 +139,7 @@ async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens)
     [interrupt] = (await until(home.engine, lambda now: now.interrupts)).interrupts
     async with home.socket(headers=header(tokens, "alice")) as talk:
         for id in (theirs.id, "0" * 32):
-            no_run = f'not_found: run "{id}" not found'
+            no_run = f'not_found: run "{id}" not found: {NEITHER}'
             for type in ("get_run", "history", "cancel", "wait"):
                 assert await refusal(talk, type, run_id=id) == no_run
             assert await refusal(talk, "signal", run_id=id, key="k", value=1) == no_run
@@ -159,7 +161,9 @@ async def test_runs_of_other_handles_are_not_found_by_their_handles_either(home,
     async with home.socket(headers=header(tokens, "alice")) as talk:
         for handle in ("bob/1", "bob/2", "bob/3"):
             for type in ("get_run", "history", "cancel", "wait"):
-                assert await refusal(talk, type, run_id=handle) == f'not_found: run "{handle}" not found'
+                assert await refusal(talk, type, run_id=handle) == (
+                    f'not_found: run "{handle}" not found: {NEITHER}'
+                )
             assert (await talk.call("answer", interrupt_id=handle, data=1))["outcome"] == "not_found"
             refused = await refusal(talk, "answer", interrupt_id=handle, data=1, key="1")
             neither = "is neither a pending run nor a handle with an active run"

@@ -24,6 +24,7 @@ from greenroom.protocol.commands import (
     Wait,
     Welcome,
 )
+from greenroom.protocol.decoding import decode_command
 from greenroom.protocol.errors import Invalid
 from greenroom.protocol.events import EngineChanged, Filter
 from greenroom.protocol.records import EngineState, Snapshot
@@ -43,7 +44,7 @@ def kinds(union):
 
 
 def read(text):
-    return JSON.decode(text, Command)
+    return decode_command(JSON, text)
 
 
 def test_the_commands_are_those_of_the_design():
@@ -116,8 +117,19 @@ def test_a_subscription_can_have_a_start_and_a_filter():
 @pytest.mark.parametrize(
     ("message", "complaint"),
     [
-        ({"type": "explode", "id": 1}, 'type: invalid value "explode"'),
+        ({"type": "list_run", "id": 1}, 'unknown command "list_run": did you mean "list_runs"?'),
+        ({"type": "frobnicate", "id": 1}, 'unknown command "frobnicate"'),
+        ({"type": 7, "id": 1}, "type: expected string"),
+        ({"id": 1}, "message: object missing required field type"),
         ({"type": "drain", "id": 1, "now": True}, "message: object contains unknown field now"),
+        (
+            {"type": "cancel", "id": 1, "run_id": "r", "fils": "keep"},
+            'message: object contains unknown field fils: did you mean "files"?',
+        ),
+        (
+            {"type": "cancel", "id": 1, "run_id": "r", "now": True},
+            "message: object contains unknown field now: expected one of run_id, files",
+        ),
         ({"type": "cancel", "id": 1}, "message: object missing required field run_id"),
         ({"type": "cancel", "id": 1, "run_id": 7}, "run_id: expected string, got integer"),
         ({"type": "list_runs", "id": 1, "limit": 0}, "limit: expected integer >= 1"),
@@ -125,7 +137,7 @@ def test_a_subscription_can_have_a_start_and_a_filter():
         ({"type": "set_max_concurrent", "id": 1, "n": -1}, "n: expected integer >= 0"),
         (
             {"type": "subscribe", "id": 1, "filter": {"handels": []}},
-            "filter: object contains unknown field handels",
+            'filter: object contains unknown field handels: did you mean "handles"?',
         ),
         ({"type": "subscribe", "id": 1, "after": -1}, "after: expected integer >= 0"),
         ({"type": "wait", "id": 1, "run_id": "r", "timeout": -1}, "timeout: expected number >= 0.0"),

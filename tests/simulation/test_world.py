@@ -9,7 +9,10 @@ import trio
 
 from greenroom import Jobs, Run
 from greenroom.actors.journal.stream import Stream
-from greenroom.errors import GreenroomError, RunCancelled, Unavailable
+from greenroom.errors import GreenroomError, Invalid, RunCancelled, Unavailable
+from greenroom.gateway import GatewayConfig
+from greenroom.gateway.client import RunEngine, RunTicket
+from greenroom.gateway.client.interface import RunFlows
 from greenroom.protocol.events import EventBase, RunLog
 from greenroom.protocol.records import Snapshot
 from greenroom.simulation import SimulationFailed, World, simulate
@@ -269,6 +272,79 @@ def test_a_crash_while_the_engine_is_being_stopped_and_while_it_starts():
 
 
 # Clients.
+
+
+def test_a_client_has_the_methods_that_engine_and_connected_client_share():
+    missing: list[str] = []
+
+    async def scenario(world: World) -> None:
+        await world.serve(jobs)
+        ann = world.client("ann")
+        ticket = await ann.submit("nothing", handle="a")
+        for shared, simulated in ((RunEngine, ann), (RunFlows, ann.flows), (RunTicket, ticket)):
+            missing.extend(
+                name for name in dir(shared) if not name.startswith("_") and not hasattr(simulated, name)
+            )
+
+    simulate(1, scenario)
+
+    assert missing == ["workers"]  # simulated workers are created by `World.worker`
+
+
+def test_a_job_can_be_given_as_its_function_by_clients_and_in_bodies():
+    called = Jobs()
+
+    @called.job()
+    async def child(run: Run, pages: tuple[int, int]) -> tuple[int, int]:
+        return pages
+
+    @called.job()
+    async def parent(run: Run) -> bool:
+        return await run.call(child, handle="b", params=(1, 2)) == (1, 2)
+
+    async def scenario(world: World) -> None:
+        await world.serve(called, gateway=GatewayConfig())
+        ann = world.client("ann")
+        async with world.connect("bob") as bob:
+            for client in (ann, bob):
+                ticket = await client.submit(child, handle="a", params=(1, 2))
+                world.check(await ticket.result() == (1, 2), "the result has the function's type")
+            world.check(await (await ann.submit(parent, handle="a")).result(), "the body called the child")
+
+    text = simulate(1, scenario).trace.text()
+
+    assert 'ann #1: submit ["child",{"handle":"a","params":[1,2]}]' in text
+
+
+def test_a_function_of_other_jobs_is_refused():
+    others = Jobs()
+
+    @others.job("nothing")
+    async def other(run: Run) -> None: ...
+
+    async def scenario(world: World) -> None:
+        await world.serve(jobs)
+        with pytest.raises(Invalid, match="of other Jobs"):
+            await world.client("ann").submit(other, handle="a")
+
+    simulate(1, scenario)
+
+
+def test_a_client_waits_for_a_run_and_reads_flows():
+    async def scenario(world: World) -> None:
+        await world.serve(jobs)
+        ann = world.client("ann")
+        ticket = await ann.submit("waits", handle="a")
+        world.check((await ann.wait("a", 1)).status == "suspended", "it has not ended yet")
+        world.check((await ann.wait(ticket.id)).result == "done", "it has ended")
+        graph = {"start": "a", "nodes": {"a": {"kind": "timer", "params": {"delay_ms": 1000}}}}
+        world.check(not (await ann.flows.check(graph)).errors, "the graph has no errors")
+        published = await ann.flows.publish("later", graph)
+        rows, total = await ann.flows.list()
+        world.check(([row.name for row in rows], total) == (["later"], 1), "the flow is listed")
+        world.check((await ann.flows.version(published.id)).id == published.id, "the version is found")
+
+    simulate(1, scenario)
 
 
 def test_a_client_raises_unavailable_while_the_server_is_down():

@@ -114,7 +114,7 @@ async def test_a_future_seq_starts_with_a_snapshot(bodies, autojump_clock):
         await some_events(engine, 1)
 
         assert isinstance(snapshot, Snapshot)
-        assert snapshot.seq == seq
+        assert (snapshot.seq, snapshot.type) == (seq, "snapshot")
         assert (await anext(events)).seq == seq + 1
 
 

@@ -179,6 +179,20 @@ def test_a_test_that_is_no_trio_test_is_refused_with_the_remedy(tmp_path: Path):
     assert "1 error" in shown
 
 
+def test_each_of_several_tests_that_are_no_trio_tests_shows_the_remedy(tmp_path: Path):
+    shown = pytest_in(
+        tmp_path,
+        test_it="""
+    def test_one(greenroom_engine): ...
+
+    def test_two(greenroom_engine): ...
+    """,
+    )
+    assert "requires a trio test, and 'test_one' is none" in shown
+    assert "requires a trio test, and 'test_two' is none" in shown
+    assert "2 errors" in shown
+
+
 def test_a_project_can_have_a_fixture_of_the_same_name(tmp_path: Path):
     shown = pytest_in(
         tmp_path,

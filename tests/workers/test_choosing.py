@@ -164,7 +164,7 @@ async def test_without_a_worker_the_failure_names_the_service(autojump_clock):
         with pytest.raises(WorkFailed) as failed:
             await dispatch_of(engine, Answers()).push(work())
         assert failed.value.code == "no_worker"
-        assert '"sum": start one that registers here' in str(failed.value)
+        assert '"sum"; 1 pull worker serves it: set exec_type: queue' in str(failed.value)
 
 
 async def test_a_cancelled_call_is_neither_a_success_nor_a_failure_of_the_worker(autojump_clock):

@@ -100,6 +100,30 @@ async def test_a_worker_without_contact_for_15_seconds_is_offline_and_is_not_cal
             await dispatch_of(engine, Answers()).push(work("sum"))
 
 
+async def test_without_a_worker_to_call_the_error_names_pull_workers_that_serve_it(autojump_clock):
+    async def reason(engine: Engine) -> str:
+        with pytest.raises(WorkFailed) as failed:
+            await dispatch_of(engine, Answers()).push(work("sum"))
+        return failed.value.message
+
+    async with open_engine(Jobs()) as engine:
+        await engine.workers.register("other", "", ["x"], kind="queue")
+        assert await reason(engine) == 'no online worker serves "sum": start one that registers here'
+        await engine.workers.register("p", "", ["sum"], kind="queue")
+        assert await reason(engine) == (
+            'no online worker serves "sum"; 1 pull worker serves it: set exec_type: queue'
+        )
+        await engine.workers.register("w", URL, ["sum"])
+        await trio.sleep(20)
+        assert await reason(engine) == 'no online worker serves "sum"; offline workers that serve it: 1'
+        for id in "pq":
+            await engine.workers.register(id, "", ["sum"], kind="queue")
+        assert await reason(engine) == (
+            'no online worker serves "sum"; offline workers that serve it: 1; '
+            "2 pull workers serve it: set exec_type: queue"
+        )
+
+
 async def test_heartbeats_keep_a_worker_online_without_an_event_and_report_its_load(autojump_clock):
     async with open_engine(Jobs()) as engine:
         registered = await engine.workers.register("w", URL, ["sum"])

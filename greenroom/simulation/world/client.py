@@ -1,7 +1,8 @@
-"""A simulated client: the engine's methods; the trace records each call and its result.
+"""A simulated client: the methods of `RunEngine`, without `workers`.
 
-It survives restarts of the server. A call raises `Unavailable` while the server is down, and also if the
-server dies during the call; then the command may or may not have been executed.
+The trace records each call and its result. The client survives restarts of the server. A call raises
+`Unavailable` while the server is down, and also if the server dies during the call; then the command may or
+may not have been executed.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
+from ...actors.channel import Result_co
 from ...gateway.client import RunEngine, RunTicket
 from ...gateway.client.interface import RunFlows
 from ...protocol.events import Event, Filter
 from ...protocol.flow.records import NodeRun
+from ...protocol.jobs import AnyJob, JobFunction
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.submission import SubmitKeywords
 from ...protocol.validation import FilesFate
@@ -22,6 +25,8 @@ from .server import Server
 from .trace import Answer, Trace
 
 P = ParamSpec("P")
+Given = TypeVar("Given")
+R = TypeVar("R")
 T = TypeVar("T")
 
 _USUAL = {
@@ -59,8 +64,7 @@ def _query(
 
 
 class Client:
-    """See the module's docstring; the methods are those of `Engine`. The events that it causes contain its
-    `name`."""
+    """See the module's docstring. The events that it causes contain its `name`."""
 
     def __init__(self, name: str, server: Server, trace: Trace) -> None:
         self.name = name
@@ -68,6 +72,7 @@ class Client:
         self.flows = FlowsClient(self)
         self._trace = trace
 
+    @overload
     async def submit(
         self,
         job: str,
@@ -75,10 +80,29 @@ class Client:
         handle: str,
         params: Any = None,
         **options: Unpack[SubmitKeywords],
-    ) -> SimulatedTicket:
+    ) -> SimulatedTicket[Any]: ...
+
+    @overload
+    async def submit(
+        self,
+        job: JobFunction[Given, R, ..., Any],
+        *,
+        handle: str,
+        params: Given | None = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> SimulatedTicket[R]: ...
+
+    async def submit(
+        self,
+        job: str | AnyJob,
+        *,
+        handle: str,
+        params: Any = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> SimulatedTicket[Any]:
         return self.ticket(await self.command("submit", job, handle=handle, params=params, **options))
 
-    async def rerun(self, run_id: str) -> SimulatedTicket:
+    async def rerun(self, run_id: str) -> SimulatedTicket[Any]:
         return self.ticket(await self.command("rerun", run_id))
 
     cancel = _command(RunEngine.cancel)
@@ -96,6 +120,7 @@ class Client:
     resume = _command(RunEngine.resume)
     wait_for_active = _query(RunEngine.wait_for_active)
     get_run = _query(RunEngine.get_run)
+    wait = _query(RunEngine.wait)
     list_runs = _query(RunEngine.list_runs)
     history = _query(RunEngine.history)
 
@@ -112,7 +137,7 @@ class Client:
 
     # For the classes that call through it.
 
-    def ticket(self, ticket: RunTicket) -> SimulatedTicket:
+    def ticket(self, ticket: RunTicket[R]) -> SimulatedTicket[R]:
         """A ticket for this client."""
         return SimulatedTicket(ticket, self)
 
@@ -129,7 +154,8 @@ class Client:
             return attrgetter(name)(engine)(*arguments, **options, **by)
 
         shown = {key: value for key, value in options.items() if value != _USUAL.get(key)}
-        return await self.traced(name, [*arguments, shown] if shown else list(arguments), call)
+        named = [one.name if isinstance(one, JobFunction) else one for one in arguments]
+        return await self.traced(name, [*named, shown] if shown else named, call)
 
     def reach(self) -> AbstractContextManager[RunEngine]:
         """The engine that a call goes to, while the call lasts."""
@@ -155,13 +181,16 @@ class FlowsClient:
         self._client = client
 
     create = _command(RunFlows.create)
+    check = _query(RunFlows.check)
     publish = _command(RunFlows.publish)
     add_version = _command(RunFlows.add_version)
     task = _query(RunFlows.task)
     tasks = _query(RunFlows.tasks)
+    list = _query(RunFlows.list)
     versions = _query(RunFlows.versions)
+    version = _query(RunFlows.version)
 
-    async def start(self, flow: str, **options: Any) -> SimulatedTicket:
+    async def start(self, flow: str, **options: Any) -> SimulatedTicket[Any]:
         """The options are those of `engine.flows.start`."""
         return self._client.ticket(await self.command("start", flow, **options))
 
@@ -203,19 +232,20 @@ class _Events:
         return item
 
 
-class SimulatedTicket:
+class SimulatedTicket(Generic[Result_co]):
     """A client's ticket for a run. After the server has died, its calls raise `Unavailable`: use `get_run`
     with the run's id."""
 
-    def __init__(self, ticket: RunTicket, client: Client) -> None:
+    def __init__(self, ticket: RunTicket[Result_co], client: Client) -> None:
         self.id = ticket.id
         self.joined = ticket.joined
         self._ticket = ticket
         self._client = client
 
-    async def result(self) -> Any:
+    async def result(self) -> Result_co:
         """See `Ticket.result`."""
-        return await self._client.traced("result", [self.id], lambda _: self._ticket.result())
+        result: Result_co = await self._client.traced("result", [self.id], lambda _: self._ticket.result())
+        return result
 
     async def wait(self, timeout: float | None = 15) -> bool:
         """See `Ticket.wait`."""

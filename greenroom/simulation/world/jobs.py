@@ -11,6 +11,7 @@ import attrs
 from ...actors.jobs import Function, Job, Jobs
 from ...actors.run.api import Run
 from ...protocol.errors import Invalid
+from ...protocol.jobs import AnyJob
 
 if TYPE_CHECKING:
     from .server import Life
@@ -69,6 +70,9 @@ class TracedJobs(Jobs):
 
     def __contains__(self, name: object) -> bool:
         return name in self._given
+
+    def _declares(self, job: AnyJob) -> bool:
+        return self._given._declares(job)
 
     def _trace(self, job: Job) -> Job:
         if not job.registered:
