@@ -66,6 +66,12 @@ class Newcomer:
         assert found == code, f"$ {command}\nexit code {found}\n{text}"
         return text
 
+    def install(self) -> None:
+        """`pip install .` in an empty environment, whose commands are found from here on."""
+        self.run("git clone REPOSITORY checkout && python3 -m venv env")
+        self.run("cd checkout && ../env/bin/pip install .")
+        self.environment["PATH"] = f"{self.home / 'env' / 'bin'}:{self.environment['PATH']}"
+
     @contextmanager
     def started(self, command: str, *, cwd: Path | None = None) -> Iterator[Started]:
         """A command in its own terminal; interrupted at the end if it still runs."""
@@ -157,6 +163,13 @@ def commands(page: str) -> list[str]:
     """The commands of a page, without comments; a line that ends with a backslash continues."""
     lines = "".join(blocks(page, "sh")).replace("\\\n", "").splitlines()
     return [re.sub(r"\s+#.*", "", line).strip() for line in lines if line.strip()]
+
+
+def in_a_function(block: str) -> str:
+    """A program of a block that uses `async with` at its top."""
+    imports, _, body = block.partition("\n\n")
+    indented = "".join(f"    {line}\n" for line in body.splitlines())
+    return f"import trio\n{imports}\n\nasync def main():\n{indented}\ntrio.run(main)\n"
 
 
 def has_tools() -> bool:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.clients.javascript import node
 from tests.servers import make_certificate
 
-from .newcomer import Newcomer, blocks, commands, has_tools
+from .newcomer import Newcomer, blocks, commands, has_tools, in_a_function
 
 pytestmark = pytest.mark.skipif(not has_tools(), reason="needs git, and Python for other users")
 
@@ -23,20 +20,6 @@ DEMO, TESTS = (
     "git clone REPOSITORY greenroom && cd greenroom && python3 demo.py",
     ("git clone REPOSITORY greenroom && cd greenroom && python3 -m tests"),
 )
-
-
-@pytest.fixture
-def newcomer() -> Iterator[Newcomer]:
-    # Not in a directory of pytest: each new session of pytest withdraws other users' access to all of them.
-    with TemporaryDirectory(prefix="newcomer-") as home:
-        yield Newcomer(Path(home))
-
-
-def install(newcomer: Newcomer) -> None:
-    """`pip install .` in an empty environment, whose commands are found from here on."""
-    newcomer.run("git clone REPOSITORY checkout && python3 -m venv env")
-    newcomer.run("cd checkout && ../env/bin/pip install .")
-    newcomer.environment["PATH"] = f"{newcomer.home / 'env' / 'bin'}:{newcomer.environment['PATH']}"
 
 
 def test_the_demo_runs_in_a_fresh_clone(newcomer: Newcomer) -> None:
@@ -57,7 +40,7 @@ def test_the_tests_run_in_a_fresh_clone(newcomer: Newcomer) -> None:
 
 
 def test_the_programs_and_commands_run_after_pip_install(newcomer: Newcomer) -> None:
-    install(newcomer)
+    newcomer.install()
     program, connecting = blocks(README, "python")
     embed, app = newcomer.home / "embed.py", newcomer.home / "app.py"
     embed.write_text(program)
@@ -114,13 +97,6 @@ def test_the_programs_and_commands_run_after_pip_install(newcomer: Newcomer) -> 
     with newcomer.started(command) as server:
         server.wait_for(f"https://127.0.0.1:{newcomer.port}")
     assert not left, "commands of the README that no test runs"
-
-
-def in_a_function(block: str) -> str:
-    """A program around a block of code that uses `async with` at its top level."""
-    imports, _, body = block.partition("\n\n")
-    indented = "".join(f"    {line}\n" for line in body.splitlines())
-    return f"import trio\n{imports}\n\nasync def main():\n{indented}\ntrio.run(main)\n"
 
 
 def run_javascript(newcomer: Newcomer) -> None:
