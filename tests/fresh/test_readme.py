@@ -16,10 +16,8 @@ from .newcomer import Newcomer, blocks, commands, has_tools, in_a_function
 pytestmark = pytest.mark.skipif(not has_tools(), reason="needs git, and Python for other users")
 
 README = "README.md"
-DEMO, TESTS = (
-    "git clone REPOSITORY greenroom && cd greenroom && python3 demo.py",
-    ("git clone REPOSITORY greenroom && cd greenroom && python3 -m tests"),
-)
+DEMO = "git clone REPOSITORY greenroom && cd greenroom && python3 demo.py"
+TESTS = "git clone REPOSITORY greenroom && cd greenroom && python3 -m tests"
 
 
 def test_the_demo_runs_in_a_fresh_clone(newcomer: Newcomer) -> None:
