@@ -10,6 +10,7 @@ import os
 import runpy
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import trio
@@ -40,9 +41,11 @@ def programs() -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _restore_logging():
+def _restore_process():
+    """A program can change the level of a logger and the environment; later tests must not see that."""
     level = LOGGER.level
-    yield
+    with patch.dict(os.environ):
+        yield
     LOGGER.setLevel(level)
 
 

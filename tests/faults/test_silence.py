@@ -67,7 +67,7 @@ async def test_submissions_are_refused_soon_and_accepted_again_afterwards(url: s
         engine.check_ready()
         proxy.swallow()
         await refused_within(15, submit(engine, "b"))
-        with pytest.raises(Unavailable, match="cannot be written now"):
+        with pytest.raises(Unavailable, match="the store is unavailable"):
             engine.check_ready()
         await refused_within(1, submit(engine, "c"))
         with trio.fail_after(1):
