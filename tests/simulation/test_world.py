@@ -324,7 +324,7 @@ def test_a_function_of_other_jobs_is_refused():
 
     async def scenario(world: World) -> None:
         await world.serve(jobs)
-        with pytest.raises(Invalid, match="of other Jobs"):
+        with pytest.raises(Invalid, match="of another Jobs object"):
             await world.client("ann").submit(other, handle="a")
 
     simulate(1, scenario)
