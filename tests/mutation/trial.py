@@ -250,4 +250,6 @@ def _in_own_python(path: str, number: int, tests: Sequence[str], limit: float) -
         return "a Python of its own"
 
 
-OPTIONS = ("-n0", "-p", "no:cacheprovider", "-p", "no:randomly")
+# Greenroom's entry point for pytest makes pytest rewrite `tests`, too, which is imported already.
+_IMPORTED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
+OPTIONS = ("-n0", "-p", "no:cacheprovider", "-p", "no:randomly", "-W", _IMPORTED)
