@@ -169,9 +169,9 @@ class Interrupts:
     def _was_opened(self, id: str) -> bool:
         """Whether this run has opened an interrupt with this id, which a client can have made up."""
         number = id.rpartition(".")[2]
-        if len(number) > len(str(self._opened)) or not number.isdecimal():
-            return False  # checked before the conversion, which refuses very long numbers
-        return 1 <= int(number) <= self._opened
+        # The length is checked before the conversion, which refuses very long numbers.
+        fits = len(number) <= len(str(self._opened)) and number.isdecimal()
+        return fits and 1 <= int(number) <= self._opened
 
     def on_deadline(self, now: float) -> Generator[Change, Outcome, None]:
         """Close the interrupts whose deadline has passed."""
