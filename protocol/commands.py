@@ -39,7 +39,7 @@ from .flow.commands import (
     StartFlow,
 )
 from .flow.records import FlowRow, FlowTask, NodeRun, QueueItem, VersionRow, WorkerState
-from .records import RunRecord, Snapshot
+from .records import ExecutorInfo, RunRecord, Snapshot
 from .submission import SubmitCommand
 
 # Runs.
@@ -208,6 +208,16 @@ class Resume(CommandBase, frozen=True, kw_only=True, tag="resume"):
     """Accept new runs again."""
 
 
+class ListExecutors(CommandBase, frozen=True, kw_only=True, tag="list_executors"):
+    """List the executors."""
+
+
+class DrainExecutor(CommandBase, frozen=True, kw_only=True, tag="drain_executor"):
+    """Let an executor finish its bodies and exit; it receives no new ones."""
+
+    executor_id: str
+
+
 class Auth(
     msgspec.Struct,
     frozen=True,
@@ -247,6 +257,8 @@ Command = (
     | ResetLanes
     | Drain
     | Resume
+    | ListExecutors
+    | DrainExecutor
     | Signal
     | CreateFlow
     | PublishFlow
@@ -293,7 +305,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     The fields for commands of runs: `run_id` and `joined` (submit, start_flow); `run` (cancel, wait,
     get_run); `ended` (wait); `runs` (list_runs); `events` and `next` (history); `snapshot` (snapshot);
     `outcome` (inject: `accepted`; answer: `resolved`, `not_found`, `already_resolved`); `count` (clear_lane,
-    clear_handle); `released` (release_handle).
+    clear_handle); `released` (release_handle); `executors` (list_executors).
 
     Flows: `flow` (create_flow); `version` (publish_flow, add_flow_version, get_flow_version); `errors` and
     `warnings` (check_flow); `flows` and `total` (list_flows); `versions` (list_flow_versions); `task`
@@ -317,6 +329,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     outcome: str | None = None
     count: int | None = None
     released: bool | None = None
+    executors: list[ExecutorInfo] | None = None
     flow: FlowRow | None = None
     version: VersionRow | None = None
     errors: list[str] | None = None

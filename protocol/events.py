@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from .records import RunRecord
+from .records import ExecutorState, RunRecord
 from .states import Status
 
 
@@ -40,11 +40,13 @@ class RunEvent(EventBase, frozen=True, gc=False, kw_only=True):
 class RunStateChanged(
     RunEvent, frozen=True, gc=False, kw_only=True, tag="run_state_changed", rename={"from_": "from"}
 ):
-    """A run's status changed. `from` is null for a new run; only then `job`, `kind` and `params` are set.
+    """A run's status changed. `from` is null for a new run; only then `job`, `kind`, `params` and `needs`
+    are set.
 
     `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
-    `interactive` is set when a body starts or ends. `holds_handle`: the run has ended, but its abandoned body
-    still executes and keeps the handle.
+    `interactive` is set when a body starts or ends. `executor` is set when a body starts in another process
+    than the engine's. `holds_handle`: the run has ended, but its abandoned body still executes and keeps the
+    handle.
     """
 
     from_: Status | None
@@ -55,9 +57,11 @@ class RunStateChanged(
     job: str | None = None
     kind: str | None = None
     params: Any = None
+    needs: tuple[str, ...] = ()
     front: bool = False
     waiting_for: str | None = None
     interactive: bool | None = None
+    executor: str | None = None
     result: Any = None
     error: str | None = None
     holds_handle: bool = False
@@ -66,10 +70,12 @@ class RunStateChanged(
 class RunChanged(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_changed"):
     """A run changed without a transition; absent fields are unchanged.
 
-    If the run waited in its handle, a `place` also makes it the handle's admitted run.
+    If the run waited in its handle, a `place` also makes it the handle's admitted run. `waiting_for` is
+    `executor` while a queued run has room in its lane, but no executor can take it.
     """
 
     place: int | None = None
+    waiting_for: str | None = None
     detached: bool | None = None
     interactive: bool | None = None
     streaming: bool | None = None
@@ -99,11 +105,13 @@ class RunLog(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_log"):
 
 
 class RunWaiting(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_waiting"):
-    """A queued run has waited long: the seconds, the number of runs ahead, and the runs that block it."""
+    """A queued run has waited long: the seconds, the number of runs ahead, and the runs that block it.
+    `reason`: why no executor has room for it, if it waits for an executor."""
 
     waited: float
     ahead: int
     blockers: list[str]
+    reason: str | None = None
 
 
 class RunMessage(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_message"):
@@ -205,6 +213,28 @@ class NodeWorkerChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="nod
     status: str
 
 
+class ExecutorChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="executor_changed"):
+    """An executor is `attached`, `disconnected` (its bodies continue, and it can attach again), `draining`,
+    or `gone`. `slots` is null if it has no limit of its own. Its bodies can execute for up to `ttl` seconds
+    after its last acknowledged beat. `start` is the start id of its process, which is another one after each
+    start of a process under the same id."""
+
+    executor: str
+    status: str
+    slots: int | None = None
+    labels: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    ttl: float | None = None
+    start: str = ""
+
+    @property
+    def state(self) -> ExecutorState | None:
+        """The executor as in a snapshot; `None` if it is gone."""
+        if self.status == "gone":
+            return None
+        return ExecutorState(self.status, self.slots, self.labels, self.jobs, self.ttl, self.start)
+
+
 Event = (
     RunStateChanged
     | RunChanged
@@ -222,6 +252,7 @@ Event = (
     | EngineChanged
     | FlowChanged
     | NodeWorkerChanged
+    | ExecutorChanged
 )
 
 

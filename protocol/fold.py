@@ -21,6 +21,7 @@ from .events import (
     EngineChanged,
     Event,
     EventBase,
+    ExecutorChanged,
     HandleChanged,
     InterruptClosed,
     InterruptOpened,
@@ -36,6 +37,7 @@ from .records import (
     KEPT_ENDED_RUNS,
     Counts,
     EngineState,
+    ExecutorState,
     InterruptState,
     LaneCounts,
     LaneState,
@@ -44,6 +46,9 @@ from .records import (
     default_limit,
 )
 from .states import ENDED, Status, handle_status
+
+# A lookup in an enum is slow.
+_QUEUED, _RUNNING, _CANCELLING = Status.QUEUED, Status.RUNNING, Status.CANCELLING
 
 
 def next_record(run: RunRecord | None, event: RunEvent) -> RunRecord:
@@ -69,6 +74,7 @@ def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecor
             job=event.job or "",
             kind=event.kind or "start",
             params=event.params,
+            needs=event.needs,
             status=event.to,
             reason=event.reason,
             attempt=event.attempt,
@@ -76,32 +82,55 @@ def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecor
             created_at=at,
             updated_at=at,
         )
-    # Not by `replace`, which is slower: this is the most frequent event.
+    # Python builds a dict for a call with more than 15 keywords, and this is the most frequent event. So each
+    # case lists only the fields that can change.
     to = event.to
-    ends, cancelling = to in ENDED, to is Status.CANCELLING
-    same_body = event.interactive is None and not ends
-    return RunRecord(
-        id=run.id,
-        handle=run.handle,
-        lane=run.lane,
-        job=run.job,
-        kind=run.kind,
-        params=run.params,
+    if to in ENDED:
+        return replace(
+            run,
+            status=to,
+            reason=event.reason,
+            attempt=event.attempt,
+            place=event.place,
+            detached=False,
+            interactive=False,
+            streaming=False,
+            compacting=False,
+            waiting_for=event.waiting_for,
+            result=event.result,
+            error=event.error,
+            ended_at=at,
+            updated_at=at,
+        )
+    if to is _RUNNING and event.interactive is not None:  # a new body
+        return replace(
+            run,
+            status=to,
+            reason=event.reason,
+            attempt=event.attempt,
+            place=event.place,
+            detached=False,
+            interactive=event.interactive,
+            streaming=False,
+            compacting=False,
+            waiting_for=event.waiting_for,
+            executor=event.executor,
+            fence=event.seq,
+            started_at=at if run.started_at is None else run.started_at,
+            updated_at=at,
+        )
+    cancelling, same_body = to is _CANCELLING, event.interactive is None
+    return replace(
+        run,
         status=to,
         reason=event.reason,
         attempt=event.attempt,
         place=event.place,
         detached=run.detached and cancelling,
-        interactive=run.interactive if same_body else bool(event.interactive) and not ends,
+        interactive=run.interactive if same_body else event.interactive,
         streaming=run.streaming and same_body,
         compacting=run.compacting and same_body,
         waiting_for=run.waiting_for if cancelling else event.waiting_for,  # that is the slot's
-        progress=run.progress,
-        result=event.result if ends else run.result,
-        error=event.error if ends else run.error,
-        created_at=run.created_at,
-        started_at=at if to is Status.RUNNING and run.started_at is None else run.started_at,
-        ended_at=at if ends else run.ended_at,
         updated_at=at,
     )
 
@@ -110,7 +139,7 @@ def _after_change(run: RunRecord, event: RunChanged) -> RunRecord:
     changes: dict[str, Any] = {"updated_at": event.at}
     if event.place is not None and run.status is Status.SUSPENDED:
         changes["waiting_for"] = "slot"  # the delay of its retry has ended: it is in its lane
-    for name in ("place", "detached", "interactive", "streaming", "compacting"):
+    for name in ("place", "waiting_for", "detached", "interactive", "streaming", "compacting"):
         value = getattr(event, name)
         if value is not None:
             changes[name] = value
@@ -167,6 +196,7 @@ class Projection:
         self.draining = False
         self.runs: dict[str, RunRecord] = {}
         self.interrupts: dict[str, InterruptState] = {}
+        self.executors: dict[str, ExecutorState] = {}
         self._executing = 0
         self._pending = dict.fromkeys((status for status in Status if status not in ENDED), 0)
         self._ended: OrderedDict[str, None] = OrderedDict()
@@ -180,6 +210,7 @@ class Projection:
         self.draining = snapshot.engine.draining
         self.runs = dict(snapshot.runs)
         self.interrupts = dict(snapshot.interrupts)
+        self.executors = dict(snapshot.executors)
         self._executing = snapshot.engine.executing
         for name, lane_state in snapshot.lanes.items():
             lane = self._lanes[name] = _Lane(lane_state.limit, lane_state.generation)
@@ -203,8 +234,9 @@ class Projection:
             raise ValueError(f"event {event.seq} does not follow {self.seq}: an event was lost or repeated")
         self.seq = event.seq
         if isinstance(event, RunEvent):
-            before = self.runs.get(event.run)
-            self.runs[event.run] = record if record is not None else next_record(before, event)
+            if record is None:
+                record = next_record(self.runs.get(event.run), event)
+            self.runs[event.run] = record
         handler = _APPLY.get(type(event))
         if handler is not None:
             handler(self, event)
@@ -222,6 +254,7 @@ class Projection:
             handles=self._handles.copy(),
             interrupts=self.interrupts.copy(),
             runs=runs,
+            executors=self.executors.copy(),
         )
 
     def counts(self) -> Counts:
@@ -269,13 +302,13 @@ class Projection:
                 handles.admit(event.handle, id)
             return
         self._pending[before] -= 1
-        if before is Status.QUEUED:
+        if before is _QUEUED:
             lane.queued.pop(id, None)
             handles.stop_waiting(event.handle, id)
-        if to is Status.RUNNING:
+        if to is _RUNNING:
             lane.executing[id] = None
             self._executing += 1
-        elif to is not Status.CANCELLING:
+        elif to is not _CANCELLING:
             self._release_slot(lane, id)
         ends = to in ENDED
         handles.advance(event.handle, id, handle_status(before, to), frees=ends and not event.holds_handle)
@@ -314,6 +347,12 @@ class Projection:
         self.max_concurrent = event.max_concurrent
         self.draining = event.draining
 
+    def _executor_changed(self, event: ExecutorChanged) -> None:
+        if event.state is not None:
+            self.executors[event.executor] = event.state
+        else:
+            self.executors.pop(event.executor, None)
+
     # Lanes, and eviction.
 
     def _lane(self, name: str) -> _Lane:
@@ -351,6 +390,7 @@ _APPLY: dict[type[EventBase], Callable[[Projection, Any], None]] = {
     LaneChanged: Projection._lane_changed,
     HandleChanged: Projection._handle_changed,
     EngineChanged: Projection._engine_changed,
+    ExecutorChanged: Projection._executor_changed,
 }
 
 

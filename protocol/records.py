@@ -17,7 +17,12 @@ KEPT_ENDED_RUNS = 1000
 
 
 class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One run, as clients see it. Times are Unix seconds."""
+    """One run, as clients see it. Times are Unix seconds.
+
+    `fence` is the seq of the event with which its last body started; it only grows for a handle. `executor`
+    is where that body executes; `None` for the engine's own process. `needs` are the labels that an executor
+    must have to execute the run: those of the job and of the submission.
+    """
 
     id: str
     handle: str
@@ -25,6 +30,7 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     job: str
     kind: str
     params: Any
+    needs: tuple[str, ...] = ()
     status: Status
     reason: str | None = None
     attempt: int = 0
@@ -34,6 +40,8 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     streaming: bool = False
     compacting: bool = False
     waiting_for: str | None = None
+    executor: str | None = None
+    fence: int | None = None
     progress: dict[str, Any] | None = None
     result: Any = None
     error: str | None = None
@@ -86,6 +94,32 @@ class InterruptState(msgspec.Struct, frozen=True, gc=False):
     deadline: float | None
 
 
+class ExecutorState(msgspec.Struct, frozen=True, gc=False):
+    """An executor: `attached`, `disconnected` or `draining`, its limit of bodies (`None` for no limit of its
+    own), its labels, its jobs, the ttl of its lease in seconds, and the start id of its process, which is
+    another one after each start of a process under the same id."""
+
+    status: str
+    slots: int | None
+    labels: tuple[str, ...]
+    jobs: tuple[str, ...]
+    ttl: float | None = None
+    start: str = ""
+
+
+class ExecutorInfo(msgspec.Struct, frozen=True, gc=False):
+    """An executor with its id and the number of its bodies, for `engine.executors.list()`; the other fields
+    are those of `ExecutorState`."""
+
+    id: str
+    status: str
+    slots: int | None
+    bodies: int
+    labels: tuple[str, ...]
+    jobs: tuple[str, ...]
+    start: str = ""
+
+
 class LaneCounts(msgspec.Struct, frozen=True, gc=False):
     """The counts of a lane: slots in use, and runs queued in it."""
 
@@ -118,6 +152,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     handles: dict[str, HandleState]
     interrupts: dict[str, InterruptState]
     runs: dict[str, RunRecord]
+    executors: dict[str, ExecutorState] = {}
 
     @property
     def type(self) -> str:

@@ -146,6 +146,6 @@ _SHOWN = {
 
 def handle_status(before: Status | None, status: Status) -> HandleStatus:
     """Return the status of a handle after its admitted run changed from `before` to `status`."""
-    if before == Status.QUEUED and status == Status.CANCELLED:
+    if before is Status.QUEUED and status is Status.CANCELLED:
         return HandleStatus.IDLE  # the run never started
     return _SHOWN[status]

@@ -6,7 +6,7 @@ the wire has a `SubmitCommand`. A new option must be added to all three.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 import msgspec
@@ -15,7 +15,7 @@ from .commandbase import CommandBase, Timeout, timeout_from_wire, timeout_to_wir
 from .errors import Invalid
 from .names import FLOW, check_name
 from .suggestions import suggestion
-from .validation import check_seconds, check_version
+from .validation import check_needs, check_seconds, check_version
 from .values import shown
 
 OnConflict = Literal["reject", "queue", "replace", "join"]
@@ -29,7 +29,7 @@ OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
 class SubmitKeywords(TypedDict, total=False):
     """The keywords of `submit`, `flows.start` and `run.call` in addition to handle and parameters.
 
-    Times are in seconds: `None` means the default, `math.inf` no limit.
+    Times are in seconds: `None` means the default, `math.inf` no limit. `flows.start` refuses `needs`.
     """
 
     kind: str
@@ -40,6 +40,7 @@ class SubmitKeywords(TypedDict, total=False):
     run_timeout: float | None
     deadline: float | None
     warn_after: float | None
+    needs: list[str] | tuple[str, ...]
     on_wait: OnWait | None
 
 
@@ -72,6 +73,7 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     run_timeout: float | None = None
     deadline: float | None = None
     warn_after: float | None = 2
+    needs: Sequence[str] = ()
     on_wait: OnWait | None = None
 
     def check(self) -> None:
@@ -83,6 +85,8 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f'kind must be "start" or "continue" (got {shown(self.kind)})')
         if self.request_id is not None:
             check_name("request_id", self.request_id)
+        if self.needs != ():
+            check_needs(self.needs)
         if self.on_wait is not None and not callable(self.on_wait):
             raise Invalid(f"on_wait must be callable (got {shown(self.on_wait)})")
 
@@ -113,6 +117,7 @@ class SubmitCommand(CommandBase, frozen=True, kw_only=True):
     run_timeout: Timeout = None
     deadline: Timeout = None
     warn_after: Timeout = None
+    needs: tuple[str, ...] = ()
 
 
 _UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
@@ -121,7 +126,7 @@ _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 def from_wire(command: SubmitCommand) -> SubmitKeywords:
     """Return the options of a command; the engine checks them."""
-    options = {name: getattr(command, name) for name in _UNCHANGED}
+    options = {name: getattr(command, name) for name in (*_UNCHANGED, "needs")}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
     return cast(SubmitKeywords, options)
 
@@ -132,4 +137,6 @@ def to_wire(options: SubmitOptions) -> dict[str, Any]:
     for name in _TIMES:
         seconds: float | None = getattr(options, name)
         fields[name] = None if seconds is None else timeout_to_wire(check_seconds(name, seconds, 0))
+    if options.needs:
+        fields["needs"] = tuple(options.needs)
     return fields

@@ -27,6 +27,8 @@ LONGEST_POLL = 25.0
 """The maximum time that a poll waits, in seconds."""
 
 MAX_SERVICES = 1000
+MAX_LABELS = 16
+"""The number of labels of an executor, of a job, and of a submission."""
 _HIGHEST_LOAD = 1e15
 
 
@@ -85,6 +87,29 @@ def check_files(files: object) -> None:
     """Check what happens to files: `keep` or `delete`."""
     if files not in get_args(FilesFate):
         raise Invalid(f'files must be "keep" or "delete" (got {shown(files)})', value=shown(files))
+
+
+def check_needs(needs: object) -> tuple[str, ...]:
+    """Return the labels that an executor must have, sorted. Raises `Invalid`."""
+    return tuple(sorted(check_labels("needs", needs)))
+
+
+def check_labels(what: str, labels: object) -> tuple[str, ...]:
+    """Return labels of executors: those that one has, or those that a body needs. Raises `Invalid`."""
+    if not isinstance(labels, list | tuple):
+        raise Invalid(
+            f'{what} must be a list of labels (got {shown(labels)}): write ["gpu"] for a single one',
+            value=shown(labels),
+        )
+    if len(labels) > MAX_LABELS:
+        raise Invalid(
+            f"{what} must contain at most {MAX_LABELS} labels (got {len(labels):,})", value=len(labels)
+        )
+    names = tuple(check_name(f"{what}[{index}]", label) for index, label in enumerate(labels))
+    for name in names:
+        if names.count(name) > 1:
+            raise Invalid(f"{what} must contain each label once (got {shown(name)} twice)", value=name)
+    return names
 
 
 def check_version(version: object) -> None:
