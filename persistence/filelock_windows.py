@@ -24,6 +24,11 @@ def lock(file: int) -> None:
         raise BlockingIOError(*error.args) from None
 
 
+def lock_shared(file: int) -> None:
+    """Not available: engines have no child processes on Windows."""
+    raise NotImplementedError("child processes of engines require a Unix system")
+
+
 def read_at(file: int, size: int, offset: int) -> bytes:
     """Read at most `size` bytes from an offset. Only one thread at a time can use the file."""
     os.lseek(file, offset, os.SEEK_SET)

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import trio
 
 from ..protocol.errors import Invalid
+from .folder import read_id
 
 T = TypeVar("T")
 
@@ -58,6 +59,9 @@ class Files(Protocol):
 
     async def remove_parts(self, handle: str, run: str) -> None:
         """Delete the files that a run left unfinished."""
+
+    async def folder_id(self) -> str | None:
+        """The id of the data folder, if an executor has given it one."""
 
 
 def folder_name(handle: str) -> str:
@@ -112,6 +116,9 @@ class DiskFiles:
 
     async def remove_parts(self, handle: str, run: str) -> None:
         await self._do(self._unlink_parts, self._root / folder_name(handle), run)
+
+    async def folder_id(self) -> str | None:
+        return await self._do(read_id, self._root)
 
     def _open(self, handle: str, final: Path, part: Path, overwrite: bool) -> BinaryIO:
         if not overwrite and final.exists():

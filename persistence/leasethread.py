@@ -168,13 +168,37 @@ class Renewals:
         return f"{type(error).__name__}: {error}" if failed is None else failed.message
 
 
-class LeaseThread:
-    """Keeps one lease from `start` to `stop`. `clock` is that of `keeping`."""
+class Renewing(Protocol):
+    """The calls that renew a lease. They block, and are made in the thread for calls, except `abort`."""
 
-    def __init__(self, keeping: Keeping, renewals: Renewals, clock: Callable[[], float]) -> None:
+    def renew(self, sent: float) -> Told:
+        """Renew the lease; `sent` is the time of this call."""
+
+    def release(self) -> str | None:
+        """Release the lease, and close the connection; returns the reason if that failed."""
+
+    def abort(self) -> None:
+        """Make the current call fail."""
+
+
+class LeaseThread:
+    """Keeps one lease from `start` to `stop`. `clock` is that of `keeping`. `name` is the name of the lease
+    in messages, and `others` are the bodies with which those of this process must not overlap."""
+
+    def __init__(
+        self,
+        keeping: Keeping,
+        renewals: Renewing,
+        clock: Callable[[], float],
+        *,
+        name: str = "the lease on the store",
+        others: str = "those of the store's next engine",
+    ) -> None:
         self._keeping = keeping
         self._renewals = renewals
         self._clock = clock
+        self._name = name
+        self._others = others
         self._token = trio.lowlevel.current_trio_token()
         self._watch: LeaseWatch | None = None
         self._inbox: queue.SimpleQueue[Told | LeaseWatch | None] = queue.SimpleQueue()
@@ -191,9 +215,13 @@ class LeaseThread:
         """Notify this watch from now on."""
         self._inbox.put(watch)
 
+    def tell(self, told: Told) -> None:
+        """Pass a message to the machine, in addition to those of this thread."""
+        self._inbox.put(told)
+
     def ask(self) -> None:
         """Have the watch notified when the lease is good, also if it already is."""
-        self._inbox.put(Asked())
+        self.tell(Asked())
 
     def stop(self) -> None:
         """Release the lease. Blocks for at most a third of its ttl."""
@@ -237,7 +265,7 @@ class LeaseThread:
             self._renewals.abort()
         elif self._watch is not None:  # else there are no bodies yet
             if do is Do.END and self._watch.exits and (executing := self._watch.executing()):
-                _end_process(self._keeping.taken or self._keeping.why, executing)
+                self._end_process(self._keeping.taken or self._keeping.why, executing)
             self._notify(self._watch, do)
 
     def _notify(self, watch: LeaseWatch, do: Do) -> None:
@@ -250,6 +278,21 @@ class LeaseThread:
         if self._keeping.taken is None:
             self._renewals.release()
 
+    def _end_process(self, why: str, executing: Sequence[str]) -> NoReturn:
+        why = f"{self._name} has expired ({why or 'it was not renewed in time'})"
+        self.end_process(why, executing)
+
+    def end_process(self, why: str, executing: Sequence[str]) -> NoReturn:
+        """End the process, because the bodies of these runs still execute. Can be called from any thread."""
+        text = (
+            f"greenroom: {why}, and the bodies of these runs still execute: {', '.join(executing)}; the "
+            f"process exits with code {EXIT_CODE}, so that they do not overlap with {self._others}\n"
+        )
+        writer = threading.Thread(target=os.write, args=(2, text.encode()), daemon=True)
+        writer.start()
+        writer.join(_MESSAGE_TIMEOUT)
+        os._exit(EXIT_CODE)
+
 
 def notify(watch: LeaseWatch, do: Do, keeping: Keeping) -> None:
     """Notify an engine; called in its own thread."""
@@ -261,15 +304,3 @@ def notify(watch: LeaseWatch, do: Do, keeping: Keeping) -> None:
         watch.lease_renewed()
     elif do is Do.STOP:
         watch.lease_lost(keeping.taken or keeping.why)
-
-
-def _end_process(why: str, executing: Sequence[str]) -> NoReturn:
-    text = (
-        f"greenroom: the lease on the store has expired ({why or 'it was not renewed in time'}), and the "
-        f"bodies of these runs still execute: {', '.join(executing)}; the process exits with code "
-        f"{EXIT_CODE}, so that they do not overlap with those of the store's next engine\n"
-    )
-    writer = threading.Thread(target=os.write, args=(2, text.encode()), daemon=True)
-    writer.start()
-    writer.join(_MESSAGE_TIMEOUT)
-    os._exit(EXIT_CODE)

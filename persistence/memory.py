@@ -20,6 +20,7 @@ from ..protocol.errors import Conflict
 from ..protocol.events import (
     EngineChanged,
     Event,
+    ExecutorChanged,
     HandleChanged,
     InterruptClosed,
     InterruptOpened,
@@ -30,7 +31,7 @@ from ..protocol.events import (
     RunSignal,
 )
 from ..protocol.flow.records import NodeRun, VersionRow
-from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
+from ..protocol.records import KEPT_ENDED_RUNS, ExecutorState, RunRecord
 from .failures import StoreBroken
 from .flows import FlowRunPage, FlowRunQuery, StoredFlow, page_of
 from .memory_flows import FlowsInMemory
@@ -39,6 +40,8 @@ from .store import (
     Batch,
     Checkpoint,
     Deaths,
+    DeletionDone,
+    DeletionOwed,
     FileFinished,
     FileGivenUp,
     FilesDoomed,
@@ -80,7 +83,9 @@ class MemoryStore:
         self._interrupts: dict[str, dict[str, StoredInterrupt]] = {}
         self._closed: dict[str, InterruptClosed] = {}
         self._messages: dict[str, dict[int, Any]] = {}
-        self._files: dict[str, dict[str, None]] = {}
+        self._files: dict[str, dict[tuple[str, str], None]] = {}  # paths and folders, by run
+        self._deletions: dict[tuple[str, str], DeletionOwed] = {}
+        self._executors: dict[str, ExecutorState] = {}
         self._doomed: dict[str, None] = {}
         self._wakes_at: dict[str, float | None] = {}
         self._requests: dict[str, Requested] = {}
@@ -117,7 +122,10 @@ class MemoryStore:
                     or self._is_of_pending_parent(request)
                 )
             ],
+            executors=dict(sorted(self._executors.items())),
+            deletions=[self._deletions[key] for key in sorted(self._deletions)],
             last_id=self._ids[-1] if self._ids else "",
+            abandoned=[self._runs[id] for id in sorted(self._held.values())],
         )
         self._flows.load(stored)
         return stored
@@ -317,6 +325,11 @@ class MemoryStore:
     def _engine(self, event: EngineChanged) -> None:
         self._max_concurrent, self._draining = event.max_concurrent, event.draining
 
+    def _executor(self, event: ExecutorChanged) -> None:
+        self._executors.pop(event.executor, None)
+        if event.state is not None:
+            self._executors[event.executor] = event.state
+
     def _remember(self, memo: Memo) -> None:
         if isinstance(memo, Checkpoint):
             self._checkpoints[memo.handle, memo.job] = memo
@@ -328,11 +341,15 @@ class MemoryStore:
             for seq in memo.seqs:
                 self._messages[memo.run].pop(seq, None)
         elif isinstance(memo, FileFinished):
-            self._files.setdefault(memo.run, {})[memo.path] = None
+            self._files.setdefault(memo.run, {})[memo.path, memo.folder] = None
         elif isinstance(memo, FileGivenUp):
-            self._files.get(memo.run, {}).pop(memo.path, None)
+            self._files.get(memo.run, {}).pop((memo.path, memo.folder), None)
         elif isinstance(memo, FilesDoomed):
             self._doomed[memo.run] = None
+        elif isinstance(memo, DeletionOwed):
+            self._deletions[memo.folder, memo.run] = memo
+        elif isinstance(memo, DeletionDone):
+            self._deletions.pop((memo.folder, memo.run), None)
         elif isinstance(memo, WakesAt):
             self._wakes_at[memo.run] = memo.at
             if memo.terms is not None:
@@ -348,6 +365,9 @@ class MemoryStore:
 
     def _stored(self, run: RunRecord) -> StoredRun:
         deaths = self._deaths.get(run.id, Deaths(run.id, 0))
+        files: dict[str, list[str]] = {"": []}
+        for path, folder in self._files.get(run.id, ()):
+            files.setdefault(folder, []).append(path)
         return StoredRun(
             record=run,
             terms=self._terms[run.id],
@@ -355,7 +375,8 @@ class MemoryStore:
             files_doomed=run.id in self._doomed,
             messages=list(self._messages.get(run.id, {}).items()),
             interrupts=list(self._interrupts.get(run.id, {}).values()),
-            files=list(self._files.get(run.id, ())),
+            files=files.pop(""),
+            foreign_files=files,
             deaths=deaths.count,
             tried=deaths.tried,
         )
@@ -397,4 +418,5 @@ _BY_EVENT: dict[type, Callable[[MemoryStore, Any], None]] = {
     LaneChanged: MemoryStore._lane,
     HandleChanged: MemoryStore._handle,
     EngineChanged: MemoryStore._engine,
+    ExecutorChanged: MemoryStore._executor,
 }

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, TextClause, and_, func, select
 
 from ..protocol.events import Event, InterruptClosed
-from ..protocol.records import KEPT_ENDED_RUNS, RunRecord
+from ..protocol.records import KEPT_ENDED_RUNS, ExecutorState, RunRecord
 from ..protocol.states import PENDING
 from . import schema
 from .conditions import conditions_of_status, conditions_within
 from .reading_flows import read_flows
 from .store import (
     Checkpoint,
+    DeletionOwed,
     RunQuery,
     Stored,
     StoredInterrupt,
@@ -38,6 +39,8 @@ _terms = msgspec.json.Decoder(Terms)
 _event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _interrupt = msgspec.json.Decoder(StoredInterrupt)
 _closed = msgspec.json.Decoder(InterruptClosed)
+_executor = msgspec.json.Decoder(ExecutorState)
+_deletion = msgspec.json.Decoder(DeletionOwed)
 
 
 def read_run(connection: Connection, id: str) -> RunRecord | None:
@@ -104,6 +107,7 @@ def read_all(connection: Connection, now: float) -> Stored:
         .order_by(runs.c.ended_seq.desc())
         .limit(KEPT_ENDED_RUNS)
     )
+    abandoned = select(runs.c.record).where(runs.c.id.in_(select(held.c.run))).order_by(runs.c.id)
     stored = Stored(
         epoch=meta.epoch,
         last_seq=meta.last_seq,
@@ -120,7 +124,10 @@ def read_all(connection: Connection, now: float) -> Stored:
         pending=_read_pending(connection),
         ended=[_record.decode(text) for text in connection.scalars(ended)][::-1],
         requests=_read_requests(connection, now),
+        executors=_read_executors(connection),
+        deletions=_read_deletions(connection),
         last_id=connection.scalar(select(func.max(runs.c.id))) or "",
+        abandoned=[_record.decode(text) for text in connection.scalars(abandoned)],
     )
     read_flows(connection, stored)
     return stored
@@ -147,12 +154,25 @@ def _read_pending(connection: Connection) -> list[StoredRun]:
     for row in connection.execute(select(interrupts).where(interrupts.c.run.in_(ids))):
         found[row.run].interrupts.append(_as_interrupt(row.question, row.closed))
     for row in connection.execute(select(files).where(files.c.run.in_(ids))):
-        found[row.run].files.append(row.path)
+        if row.folder:
+            found[row.run].foreign_files.setdefault(row.folder, []).append(row.path)
+        else:
+            found[row.run].files.append(row.path)
     deaths = schema.deaths
     counts = select(deaths.c.run, deaths.c["count"].label("deaths")).where(deaths.c.run.in_(ids))
     for row in connection.execute(counts):
         found[row.run].deaths, found[row.run].tried = abs(row.deaths), row.deaths < 0
     return list(found.values())
+
+
+def _read_executors(connection: Connection) -> dict[str, ExecutorState]:
+    rows = connection.execute(select(schema.executors))
+    return dict(sorted((_json.decode(row.executor), _executor.decode(row.record)) for row in rows))
+
+
+def _read_deletions(connection: Connection) -> list[DeletionOwed]:
+    rows = connection.scalars(select(schema.deletions.c.record))
+    return sorted(map(_deletion.decode, rows), key=lambda owed: (owed.folder, owed.run))
 
 
 def _as_interrupt(interrupt: str, closed: str | None) -> StoredInterrupt:

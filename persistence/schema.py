@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import Double, TypeEngine
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 metadata = MetaData()
 
@@ -168,9 +168,10 @@ interrupts = Table(
 files = Table(
     "files",
     metadata,
-    Column("id", String(32), primary_key=True),  # a hash of run and path
+    Column("id", String(32), primary_key=True),  # a hash of run, path and folder
     Column("run", _Id, nullable=False),
     Column("path", _Json, nullable=False),
+    Column("folder", _Name, nullable=False, server_default=""),  # its data folder's id; "": the engine's
     Index("files_by_run", "run"),
 )
 
@@ -233,6 +234,21 @@ deaths = Table(
     Column("run", _Id, primary_key=True),
     # Processes that died while executing the run; negative if it has since executed without harm.
     Column("count", Integer, nullable=False),
+)
+
+executors = Table(
+    "executors",
+    metadata,
+    Column("id", String(32), primary_key=True),  # a hash of the executor's own id
+    Column("executor", _Json, nullable=False),
+    Column("record", _Json, nullable=False),
+)
+
+deletions = Table(
+    "deletions",
+    metadata,
+    Column("id", String(32), primary_key=True),  # a hash of folder and run
+    Column("record", _Json, nullable=False),
 )
 
 leases = Table(

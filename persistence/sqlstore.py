@@ -17,6 +17,7 @@ import trio
 from sqlalchemy import Connection, select, update
 
 from . import schema
+from .addresses import Address
 from .database import LONG_CALL, Connect, DatabaseManager
 from .drivers import connect
 from .failures import StoreBroken
@@ -114,6 +115,11 @@ class SqlStore:
         if witness is not None and not self._database.addresses[0].in_memory:
             self._witnesses.append(witness)
         self._accepts = accept
+
+    @property
+    def address(self) -> Address:
+        """Its first address."""
+        return self._database.addresses[0]
 
     @property
     def in_threads(self) -> bool:

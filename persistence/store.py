@@ -12,9 +12,10 @@ from typing import Any, Protocol
 import msgspec
 
 from ..protocol.events import Event, InterruptClosed
+from ..protocol.executors import JobTerms
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.patterns import Within
-from ..protocol.records import RunRecord
+from ..protocol.records import ExecutorState, RunRecord
 from ..protocol.states import Status
 from .flows import FlowMemo, FlowRunPage, FlowRunQuery, StoredFlow, WorkerRow
 
@@ -36,6 +37,8 @@ class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     set back."""
     bodiless: bool = False
     """Whether a suspended run waits without a body, which cannot have caused the death of a process."""
+    announced: JobTerms | None = None
+    """The job as an executor has announced it, if the engine itself does not have it."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):
@@ -65,10 +68,12 @@ class MessagesTaken(msgspec.Struct, frozen=True, gc=False):
 
 
 class FileFinished(msgspec.Struct, frozen=True, gc=False):
-    """A run is about to give a file its final name."""
+    """A run is about to give a file its final name. `folder` is the id of the data folder that contains the
+    file; empty for the engine's own."""
 
     run: str
     path: str
+    folder: str = ""
 
 
 class FileGivenUp(msgspec.Struct, frozen=True, gc=False):
@@ -76,11 +81,30 @@ class FileGivenUp(msgspec.Struct, frozen=True, gc=False):
 
     run: str
     path: str
+    folder: str = ""
 
 
 class FilesDoomed(msgspec.Struct, frozen=True, gc=False):
     """A run's finished files must be deleted when it has ended."""
 
+    run: str
+
+
+class DeletionOwed(msgspec.Struct, frozen=True, gc=False):
+    """Files of a run must be deleted from the data folder of an executor: finished ones by their paths, and
+    all unfinished ones. It replaces the one for the same folder and run, and is kept when the run is pruned.
+    """
+
+    folder: str
+    handle: str
+    run: str
+    paths: tuple[str, ...]
+
+
+class DeletionDone(msgspec.Struct, frozen=True, gc=False):
+    """The files of a run are deleted from this data folder."""
+
+    folder: str
     run: str
 
 
@@ -117,6 +141,8 @@ Memo = (
     | FileFinished
     | FileGivenUp
     | FilesDoomed
+    | DeletionOwed
+    | DeletionDone
     | WakesAt
     | Requested
     | Deaths
@@ -180,7 +206,8 @@ class StoredInterrupt(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoredRun(msgspec.Struct, gc=False):
-    """A pending run with everything that is needed to continue it."""
+    """A pending run with everything that is needed to continue it. `files` are its finished files in the
+    engine's data folder; `foreign_files` are those in other data folders, by the id of the folder."""
 
     record: RunRecord
     terms: Terms
@@ -189,6 +216,7 @@ class StoredRun(msgspec.Struct, gc=False):
     messages: list[tuple[int, Any]] = []
     interrupts: list[StoredInterrupt] = []
     files: list[str] = []
+    foreign_files: dict[str, list[str]] = {}
     deaths: int = 0
     tried: bool = False
 
@@ -205,7 +233,9 @@ class StoredRequest(msgspec.Struct, gc=False):
 class Stored(msgspec.Struct, gc=False):
     """The content of a store at its opening. `pending` is in the order of submission; `ended` contains the
     last ended runs in the order in which they ended. `held` maps the handles that an abandoned body held to
-    its run. `versions` are those of flows, without definitions, in the order of their numbers. `last_id` is
+    its run, and `abandoned` contains these runs, in the order of their ids. `versions` are those of flows,
+    without definitions, in the order of their numbers. `executors` are as of the last seq, in the order of
+    their names. `deletions` are those that are not done, in the order of their folders and runs. `last_id` is
     the highest id of a run."""
 
     epoch: str
@@ -222,7 +252,10 @@ class Stored(msgspec.Struct, gc=False):
     flows: list[FlowRow] = []
     versions: list[VersionRow] = []
     workers: list[WorkerRow] = []
+    executors: dict[str, ExecutorState] = {}
+    deletions: list[DeletionOwed] = []
     last_id: str = ""
+    abandoned: list[RunRecord] = []
 
 
 class Retention(msgspec.Struct, frozen=True):

@@ -219,6 +219,7 @@ class _Renewal:
     def give_up(self) -> None:
         self._scope.cancel()
 
+    @trio.lowlevel.enable_ki_protection
     async def _call(self, sent: float, scope: trio.CancelScope) -> None:
         with scope:
             self._report(await self._renew(sent))

@@ -111,13 +111,25 @@ FREE = Delete(schema.held, "handle")
 SET_CHECKPOINTS = Insert(schema.checkpoints, ("id", "handle", "job", "run", "value", "interrupts", "calls"))
 """The last checkpoint of each handle and job."""
 
-ADD_FILES = Insert(schema.files, ("id", "run", "path"))
+ADD_FILES = Insert(schema.files, ("id", "run", "path", "folder"))
 """Files about to get their final names."""
 
 FORGET_FILES = Delete(schema.files, "id")
 """Files that did not get their final names, or that are recorded again."""
 
-# Flows and workers.
+OWE_DELETIONS = Insert(schema.deletions, ("id", "record"))
+"""Files to delete from the data folders of executors."""
+
+FORGET_DELETIONS = Delete(schema.deletions, "id")
+"""Deletions that are done, or recorded again."""
+
+# Executors, flows and workers.
+
+SET_EXECUTORS = Insert(schema.executors, ("id", "executor", "record"))
+"""Executors that are not gone."""
+
+FORGET_EXECUTORS = Delete(schema.executors, "id")
+"""Executors that are gone, or have changed."""
 
 BEGIN_WALKS = Insert(schema.flow_runs, ("run", "version", "numbered", "state"))
 """The first states of walks."""

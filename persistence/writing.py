@@ -17,6 +17,7 @@ from msgspec import UNSET
 from ..protocol.events import (
     EngineChanged,
     Event,
+    ExecutorChanged,
     HandleChanged,
     InterruptClosed,
     InterruptOpened,
@@ -38,6 +39,8 @@ from .store import (
     Batch,
     Checkpoint,
     Deaths,
+    DeletionDone,
+    DeletionOwed,
     FileFinished,
     FileGivenUp,
     FilesDoomed,
@@ -143,6 +146,7 @@ def _write_details(events: Sequence[Event], statements: Statements) -> None:
     lanes: dict[str, Row] = {}
     drafts: dict[str, Row] = {}
     freed: list[str] = []
+    executors: dict[str, Row | None] = {}
     for event in events:
         if isinstance(event, RunMessage):
             messages.append((event.seq, event.run, json_text(event.message)))
@@ -164,24 +168,35 @@ def _write_details(events: Sequence[Event], statements: Statements) -> None:
                 freed.append(event.handle)
         elif isinstance(event, EngineChanged):
             statements.one(writes.SET_ENGINE, (event.max_concurrent, event.draining))
+        elif isinstance(event, ExecutorChanged):
+            id, state = key_of(event.executor), event.state
+            executors[id] = None if state is None else (id, json_text(event.executor), json_text(state))
     statements.insert(writes.ADD_MESSAGES, messages)
     statements.insert(writes.OPEN, opened)
     statements.update(writes.CLOSE, closed)
     statements.replace(writes.SET_LANES, lanes)
     statements.replace(writes.SET_DRAFTS, drafts)
     statements.delete(writes.FREE, freed)
+    statements.delete(writes.FORGET_EXECUTORS, list(executors))
+    statements.insert(writes.SET_EXECUTORS, [row for row in executors.values() if row])
 
 
 def _spent(id: str, run: str) -> StoredInterrupt:
     return StoredInterrupt(id, run, key="", data=None, opened_at=0.0, deadline=None, spent=True)
 
 
+def _file_key(memo: FileFinished | FileGivenUp) -> str:
+    """Return the key of a file; without a folder, the same as in version 4."""
+    return key_of(memo.run, memo.path, *([memo.folder] if memo.folder else []))
+
+
 def _write_memos(batch: Batch, statements: Statements) -> None:
     checkpoints: dict[tuple[str, str], Row] = {}
     spent: list[Row] = []
     taken: list[int] = []
-    finished: dict[tuple[str, str], Row | None] = {}
+    finished: dict[str, Row | None] = {}
     doomed: list[Row] = []
+    deletions: dict[str, Row | None] = {}
     wakes: dict[str, Row] = {}
     terms: dict[str, Row] = {}
     requests: dict[str, Row] = {}
@@ -197,11 +212,17 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
         elif isinstance(memo, MessagesTaken):
             taken += memo.seqs
         elif isinstance(memo, FileFinished):
-            finished[memo.run, memo.path] = (key_of(memo.run, memo.path), memo.run, memo.path)
+            id = _file_key(memo)
+            finished[id] = (id, memo.run, memo.path, memo.folder)
         elif isinstance(memo, FileGivenUp):
-            finished[memo.run, memo.path] = None
+            finished[_file_key(memo)] = None
         elif isinstance(memo, FilesDoomed):
             doomed.append((True, memo.run))
+        elif isinstance(memo, DeletionOwed):
+            id = key_of(memo.folder, memo.run)
+            deletions[id] = (id, json_text(memo))
+        elif isinstance(memo, DeletionDone):
+            deletions[key_of(memo.folder, memo.run)] = None
         elif isinstance(memo, WakesAt):
             wakes[memo.run] = (memo.at, memo.run)
             if memo.terms is not None:
@@ -217,9 +238,11 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     statements.replace(writes.SET_CHECKPOINTS, by_id)
     statements.update(writes.SPEND, spent)
     statements.delete(writes.TAKE_MESSAGES, taken)
-    statements.delete(writes.FORGET_FILES, [key_of(*key) for key in finished])
+    statements.delete(writes.FORGET_FILES, list(finished))
     statements.insert(writes.ADD_FILES, [row for row in finished.values() if row])
     statements.update(writes.DOOM_FILES, doomed)
+    statements.delete(writes.FORGET_DELETIONS, list(deletions))
+    statements.insert(writes.OWE_DELETIONS, [row for row in deletions.values() if row])
     statements.update(writes.SET_WAKES, list(wakes.values()))
     statements.update(writes.SET_TERMS, list(terms.values()))
     statements.replace(writes.SET_REQUESTS, requests)
