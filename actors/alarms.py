@@ -45,6 +45,7 @@ class Alarms:
             if at < self._sleep.deadline:
                 self._sleep.deadline = at
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         """Wake actors until cancelled."""
         while True:

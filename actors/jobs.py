@@ -7,7 +7,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
 import attrs
@@ -16,15 +16,17 @@ import msgspec
 from ..persistence.store import Memo
 from ..protocol.errors import Invalid
 from ..protocol.events import Event
+from ..protocol.executors import JobTerms
 from ..protocol.jobs import AnyJob, JobFunction, function_name, job_name
 from ..protocol.names import FLOW, check_name, lane_name
 from ..protocol.parameters import check_params, convertible
 from ..protocol.states import Status
-from ..protocol.validation import check_seconds
+from ..protocol.validation import check_needs, check_seconds
 from ..protocol.values import shown
 
 if TYPE_CHECKING:
     from .aio.run import AsyncioRun
+    from .executors.announced import AnnouncedJobs
     from .messages import Submission
     from .run.api import Run
     from .run.blocking import BlockingRun
@@ -86,9 +88,11 @@ class Job:
     grace: float
     cancel: Literal["immediate", "cooperative"]
     accepts: Literal["interactive", "streaming"]
+    needs: tuple[str, ...] = ()
     registered: bool = True  # false if only a stored run refers to it
     special: Special | None = None  # for the engine's own job
     declared: AnyJob | None = None  # what the decorator returned
+    terms: JobTerms | None = None  # as announced, if only executors have the job
 
     def check(self, params: Any) -> None:
         """Raise `Invalid` with all errors if the parameters do not fit the job."""
@@ -154,6 +158,7 @@ class JobKeywords(TypedDict, total=False):
     grace: float
     cancel: Literal["immediate", "cooperative"]
     accepts: Literal["interactive", "streaming"]
+    needs: list[str] | tuple[str, ...]
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -168,7 +173,14 @@ class Function(msgspec.Struct, frozen=True):
 class Jobs:
     """The jobs that an engine can execute, and the functions that nodes of flows can call."""
 
+    import_path: str | None = None
+    """The `module:name` from which these jobs were imported, if it was given as text."""
+
     def __init__(self) -> None:
+        frame = inspect.currentframe()
+        caller = frame.f_back if frame is not None else None
+        self.created_in: str | None = None if caller is None else caller.f_globals.get("__name__")
+        """The module in which they were created; children of an engine search it first."""
         self._jobs: dict[str, Job] = {}
         self._functions: dict[str, Function] = {}
 
@@ -216,6 +228,7 @@ class Jobs:
         grace: float = 10,
         cancel: Literal["immediate", "cooperative"] = "immediate",
         accepts: Literal["interactive", "streaming"] = "interactive",
+        needs: list[str] | tuple[str, ...] = (),
         loop: Literal["trio", "asyncio"] = "trio",
     ) -> Any:
         """Register the decorated function as a job, by default under the function's name.
@@ -274,6 +287,7 @@ class Jobs:
                 grace=check_seconds("grace", grace, 10),
                 cancel=cancel,
                 accepts=accepts,
+                needs=check_needs(needs),
                 declared=declared,
             )
             return declared
@@ -304,6 +318,16 @@ class Jobs:
     def find_function(self, name: str) -> Function | None:
         """The function with this name, if any."""
         return self._functions.get(name)
+
+    @property
+    def all(self) -> Sequence[Job]:
+        """The jobs, for an executor that announces them."""
+        return list(self._jobs.values())
+
+    @property
+    def function_names(self) -> Sequence[str]:
+        """The names of the functions."""
+        return list(self._functions)
 
     def takes_in(self, job: Job) -> Job:
         """Called with the engine's own job when an engine opens; returns the job to execute."""
@@ -336,9 +360,12 @@ class Jobs:
         found = self._jobs.get(job.name)
         return found is not None and found.declared is job
 
-    def recall(self, name: str) -> Job:
-        """The job of a stored run; a placeholder, which cannot be executed, if it is no longer registered."""
+    def recall(self, name: str, announced: JobTerms | None = None) -> Job:
+        """The job of a stored run, as an executor has announced it if the engine does not have it; otherwise
+        a placeholder, which cannot be executed."""
         job = self._jobs.get(name)
+        if job is None and announced is not None:
+            return announced_job(announced)
         return job if job is not None else _placeholder(name)
 
     def __contains__(self, name: object) -> bool:
@@ -348,16 +375,23 @@ class Jobs:
 class EngineJobs(Jobs):
     """The jobs that were passed to an engine, including those registered later, and the engine's own job."""
 
-    def __init__(self, given: Jobs, own: Job) -> None:
+    def __init__(self, given: Jobs, own: Job, announced: AnnouncedJobs) -> None:
         super().__init__()
         self._given = given
         self._own = given.takes_in(own)
+        self._announced = announced
 
     def get(self, name: object) -> Job:
-        return self._own if name == self._own.name else self._given.get(name)
+        if name == self._own.name:
+            return self._own
+        if isinstance(name, str) and name not in self._given:
+            terms = self._announced.find(name)
+            if terms is not None:
+                return announced_job(terms)
+        return self._given.get(name)
 
-    def recall(self, name: str) -> Job:
-        return self._own if name == self._own.name else self._given.recall(name)
+    def recall(self, name: str, announced: JobTerms | None = None) -> Job:
+        return self._own if name == self._own.name else self._given.recall(name, announced)
 
     def _declares(self, job: AnyJob) -> bool:
         return self._given._declares(job)
@@ -393,6 +427,34 @@ def _placeholder(name: str) -> Job:
         accepts="interactive",
         registered=False,
     )
+
+
+def announced_job(terms: JobTerms) -> Job:
+    """The job with the terms that an executor has announced. Its bodies execute only in executors, which
+    validate the parameters."""
+    return Job(
+        name=terms.name,
+        function=lambda run: None,
+        params_type=None if terms.params is None else Any,
+        in_thread=False,
+        loop="trio",
+        lane=terms.lane,
+        max_attempts=terms.max_attempts,
+        backoff=exponential,
+        resumable=terms.resumable,
+        run_timeout=_or_unlimited(terms.run_timeout),
+        queue_timeout=_or_unlimited(terms.queue_timeout),
+        deadline=_or_unlimited(terms.deadline),
+        grace=_or_unlimited(terms.grace),
+        cancel=terms.cancel,
+        accepts=terms.accepts,
+        needs=tuple(sorted(terms.needs)),
+        terms=terms,
+    )
+
+
+def _or_unlimited(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..persistence.store import Memo, StoredRun, Terms
+from ..protocol.events import RunStateChanged
 from ..protocol.records import RunRecord
 from ..protocol.submission import OnConflict, OnWait
 from ..protocol.validation import FilesFate
@@ -39,6 +40,7 @@ class Submission(msgspec.Struct):
     lane: str
     kind: str
     params: Any  # if `None`, admission replaces it with the handle's draft
+    needs: tuple[str, ...]  # the labels of executors
     terms: Terms
     by: str
     created_at: float  # trio's time
@@ -202,9 +204,11 @@ class ResetLanes(msgspec.Struct):
 
 
 class WaitForActive(msgspec.Struct):
-    """Wait for the runs that hold a slot now. Answered when all of them have released it."""
+    """Wait for the runs that hold a slot now. Answered when all of them have released it. `ending`: only for
+    those whose bodies end with this process, not for those in attached executors."""
 
     reply: Reply[bool]
+    ending: bool = False
 
 
 class NotWaiting(msgspec.Struct):
@@ -227,6 +231,35 @@ class Closing(msgspec.Struct):
 
     now: bool
     reply: Reply[object]
+
+
+# From the registry of executors to the supervisor.
+
+
+class ExecutorReady(msgspec.Struct, gc=False):
+    """An executor has attached, or has changed. `slots` is `None` if it has no limit of its own. `draining`:
+    it accepts no new bodies, because it drains or is disconnected; bodies that wait there can resume."""
+
+    executor: str
+    slots: int | None
+    jobs: frozenset[str]
+    labels: frozenset[str]
+    draining: bool = False
+
+
+class ExecutorRemoved(msgspec.Struct, gc=False):
+    """An executor has ended or counts as lost. The runs that had bodies there report it themselves."""
+
+    executor: str
+
+
+class ExecutorUnfit(msgspec.Struct, gc=False):
+    """An executor has refused a body of this job. It gets no other one until it is removed and attaches
+    again. Sent before the run requests another slot."""
+
+    executor: str
+    job: str
+    why: str
 
 
 # From the journal to the supervisor.
@@ -253,11 +286,12 @@ class Forget(msgspec.Struct, gc=False):
 
 class Started(msgspec.Struct, gc=False):
     """From the journal to a run: it has a slot and is `running`. `resumes`: the slot is for the body that the
-    run had when it requested the slot."""
+    run had when it requested the slot. The seq of `event` is the fence of a new body."""
 
     attempt: int
     generation: int
     resumes: bool
+    event: RunStateChanged
 
 
 class NotStarted(msgspec.Struct, gc=False):
@@ -275,6 +309,14 @@ class Enter(msgspec.Struct, gc=False):
     attempt: int
     live_body: bool = False
     new_place: bool = False
+
+
+class Suspect(msgspec.Struct, gc=False):
+    """From a run to the supervisor, before its `Enter`: an executor process died while it executed the run.
+    `deaths` is the number of processes that died in this way."""
+
+    run: str
+    deaths: int
 
 
 class Leave(msgspec.Struct, gc=False):
@@ -329,10 +371,15 @@ class Recover(msgspec.Struct, gc=False):
 
     `children` are its pending child runs. `deaths` is the number of processes that died while it had a body,
     or 0 if it had none when the last one died.
+
+    `awaits_executor`: its body can still execute at its executor. Then the run keeps its slot of this
+    `generation` (`None` if it has none), waits for the executor, and does not answer with `Recovered`.
     """
 
     children: list[str]
     deaths: int = 0
+    awaits_executor: bool = False
+    generation: int | None = None
 
 
 class Recovered(msgspec.Struct, gc=False):
@@ -343,6 +390,11 @@ class Reject(msgspec.Struct, gc=False):
     """From the supervisor, at the engine's start, to a queued run: it can no longer be started."""
 
     why: str
+
+
+class Evict(msgspec.Struct, gc=False):
+    """From the registry of executors to a run: its executor drains, and its time limit has passed. The run
+    continues elsewhere, if its job is resumable, or is cancelled."""
 
 
 class KeepTime(msgspec.Struct, gc=False):

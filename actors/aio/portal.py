@@ -99,6 +99,7 @@ class Portal:
         self._calls[call] = None
         call.context.run(self._nursery.start_soon, self._execute, call)
 
+    @trio.lowlevel.enable_ki_protection
     async def _execute(self, call: _Call[Any]) -> None:
         try:
             await call.execute(self._closed_error)

@@ -43,6 +43,11 @@ class AsyncioRun(Facade[Run]):
         self.params = run.params
 
     @property
+    def fence(self) -> int:
+        """See `Run.fence`."""
+        return self._original.fence
+
+    @property
     def checkpoint(self) -> Any:
         """See `Run.checkpoint`."""
         return self._original.checkpoint

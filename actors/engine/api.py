@@ -35,6 +35,8 @@ from ...protocol.validation import (
 from ...protocol.values import json_value, shown
 from ..actor import Directory
 from ..channel import Reply
+from ..executors.api import Executors
+from ..executors.children import Children
 from ..flow.api import Flows
 from ..flow.services import FlowServices
 from ..journal.journal import Journal
@@ -84,9 +86,12 @@ class Engine:
         settled: trio.Event,
         workers: Workers,
         flow_services: FlowServices,
+        executors: Executors,
+        children: Children | None,
     ) -> None:
         self.flows = Flows(entry, flow_services, store, self)
         self.workers = workers
+        self.executors = executors
         self._entry = entry
         self._journal = journal
         self._stream = stream
@@ -95,6 +100,7 @@ class Engine:
         self._live_bodies = live_bodies
         self._watch = watch
         self._settled = settled
+        self._children = children
 
     @overload
     async def submit(
@@ -140,10 +146,16 @@ class Engine:
         return Ticket(accepted.run, accepted.joined, ended, self)
 
     async def rerun(self, run_id: str, *, by: str = "app") -> Ticket[Any]:
-        """Submit a run again, with the same job, handle, lane, kind and parameters."""
+        """Submit a run again, with the same job, handle, lane, kind, parameters and needs."""
         run = await self.get_run(run_id)
         return await self.submit(
-            run.job, handle=run.handle, params=run.params, kind=run.kind, lane=run.lane, by=by
+            run.job,
+            handle=run.handle,
+            params=run.params,
+            kind=run.kind,
+            lane=run.lane,
+            needs=run.needs,
+            by=by,
         )
 
     async def cancel(self, run_id: str, files: FilesFate = "keep", *, by: str = "app") -> RunRecord:
@@ -404,9 +416,15 @@ class Engine:
 
     @property
     def blocked(self) -> tuple[int, float]:
-        """How often the event loop was blocked for a second or longer, and for how many seconds in total; for
-        the gateway's metrics."""
-        return self._watch.count, self._watch.seconds
+        """How often the event loop was blocked for a second or longer, here and by bodies in executors, and
+        for how many seconds in total; for the gateway's metrics."""
+        count, seconds = self.executors.blocked
+        return self._watch.count + count, self._watch.seconds + seconds
+
+    @property
+    def max_value_bytes(self) -> int:
+        """The maximum size of a value; for the gateway's limits."""
+        return self._entry.max_value_bytes
 
     @property
     def store_is_down(self) -> bool:
@@ -414,13 +432,16 @@ class Engine:
         return self._journal.store_is_down
 
     def check_ready(self) -> None:
-        """Raise `Unavailable` or `Draining` if no new runs are accepted now. Does not wait for an actor."""
+        """Raise `Unavailable` or `Draining` if no new runs are accepted now, or if the engine has child
+        processes for them and none is attached. Does not wait for an actor."""
         if self._entry.closed:
             raise Unavailable("engine has stopped")
         if self.store_is_down:
             raise Unavailable("the store is unavailable: retry later")
         if self._journal.draining:
             raise Draining("engine is draining and accepts no new runs: retry after it resumes")
+        if self._children is not None:
+            self._children.check_ready()
 
     async def look(self, read: Callable[[Projection], T]) -> T:
         """Read committed state; `read` must neither keep nor change what it receives. For the gateway."""

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 import trio
 
 from ...persistence.store import Memo, Terms
-from ...protocol.errors import Conflict, Unavailable
+from ...protocol.errors import Conflict, Invalid, Unavailable
 from ...protocol.fold import Projection
 from ...protocol.jobs import AnyJob
 from ...protocol.names import check_name, lane_name
 from ...protocol.parameters import plain_params
 from ...protocol.records import RunRecord
 from ...protocol.submission import SubmitOptions
-from ...protocol.validation import check_seconds
+from ...protocol.validation import check_needs, check_seconds
 from ...protocol.values import json_value, shown
 from ..actor import Actor
 from ..channel import Reply
@@ -185,6 +185,7 @@ class EntryPoint:
             warn_after=_limit("warn_after", options.warn_after, 2),
             parent=caller.parent,
             ancestors=caller.ancestors,
+            announced=registered.terms,
         )
         ended: Reply[RunRecord | None] = Reply()
         submission = Submission(
@@ -194,6 +195,7 @@ class EntryPoint:
             lane=lane,
             kind=options.kind,
             params=plain,
+            needs=_needs(registered, options.needs) if options.needs else registered.needs,
             terms=terms,
             by=caller.by,
             created_at=trio.current_time(),
@@ -216,11 +218,24 @@ class EntryPoint:
         return plain
 
 
+def _needs(job: Job, needs: Sequence[str]) -> tuple[str, ...]:
+    """The labels that the job and the submission require of an executor."""
+    labels = check_needs(needs)
+    if job.special is not None:
+        raise Invalid(
+            f"needs must be empty for a flow, which executes in the engine's process "
+            f"(got {shown(list(labels))}): remove needs"
+        )
+    return tuple(sorted({*job.needs, *labels}))
+
+
 def _limit(what: str, given: float | None, default: float) -> float | None:
     seconds = default if given is None else check_seconds(what, given, default)
     return None if seconds == math.inf else seconds
 
 
 def _fingerprint(options: SubmitOptions, lane: str, params: Any) -> str:
-    payload = (options.job, options.handle, lane, options.kind, params)
+    payload: tuple[object, ...] = (options.job, options.handle, lane, options.kind, params)
+    if options.needs:  # else as in versions without this option, whose fingerprints are stored
+        payload += (check_needs(options.needs),)
     return hashlib.blake2b(msgspec.json.encode(payload, order="sorted"), digest_size=16).hexdigest()

@@ -39,11 +39,16 @@ class Leasing:
             self._lease.watch(self)
             live_bodies.may_begin = self._may_begin
 
+    def is_good(self) -> bool:
+        """Whether bodies can execute now."""
+        return self._lease is None or self._lease.is_good()
+
     @property
     def needs_task(self) -> bool:
         """Whether there is a lease to keep."""
         return self._lease is not None
 
+    @trio.lowlevel.enable_ki_protection
     async def keep(self) -> None:
         """Renew the lease, if no thread does."""
         if self._lease is not None:
@@ -75,7 +80,7 @@ class Leasing:
         self._fail(StoreBroken(f"{why}: this engine stops"))
 
     def executing(self) -> Sequence[str]:
-        return [execution.body.id for execution in self._live_bodies.begun()]
+        return [execution.id for execution in self._live_bodies.begun()]
 
     async def _may_begin(self) -> None:
         assert self._lease is not None, "only a lease makes a body wait"

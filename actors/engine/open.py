@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random as random_module
 import time
@@ -14,6 +15,7 @@ from typing import Literal
 
 import trio
 
+from ...persistence.executor_lock import ExecutorLock, executor_lock_path
 from ...persistence.files import DiskFiles, Files
 from ...persistence.memory import MemoryStore
 from ...persistence.runs_dir import RunFiles
@@ -22,6 +24,10 @@ from ...persistence.store import Store
 from ...protocol.errors import Invalid
 from ...protocol.names import check_name, lane_name
 from ...protocol.validation import check_limit, check_seconds
+from ...protocol.values import shown
+from ..executors.children import Children
+from ..executors.locating import locate
+from ..executors.spawning import check_supported, program
 from ..jobs import Jobs
 from ..workers.networks import LOOPBACK, Networks
 from ..workers.push import Push
@@ -32,8 +38,12 @@ from .runtime import Clock, Runtime
 from .suspends import Suspends
 from .watchdog import real_time
 
+_MOST_EXECUTORS = 1000
+_SHORTEST_TTL = 0.5
+
 
 @asynccontextmanager
+@trio.lowlevel.enable_ki_protection
 async def open_engine(
     jobs: Jobs,
     store: str | Sequence[str] | Store = "sqlite:///greenroom.db",
@@ -55,13 +65,15 @@ async def open_engine(
     worker_networks: Sequence[str] | None = None,
     accept_store: bool = False,
     on_lease_lost: Literal["cancel", "exit"] = "cancel",
+    executors: int | None = None,
+    executor_ttl: float = 30,
 ) -> AsyncIterator[Engine]:
     """Run an engine for as long as the block lasts.
 
     Leaving the block drains the engine: executing runs get `shutdown_timeout` seconds to end. Cancelling the
     block does the same without waiting. An exception of the block is raised unchanged. So is the error that
     stops the engine: a crash of an actor, or an exception of a body that is not an `Exception`, such as
-    `KeyboardInterrupt`.
+    `SystemExit`. Ctrl-C is raised as a plain `KeyboardInterrupt`, also if it arrives in a nursery of a body.
 
     Runs in the store continue. `max_concurrent` and `lanes` override the stored limits; without either, the
     defaults apply (3 for `max_concurrent`).
@@ -82,6 +94,11 @@ async def open_engine(
     An engine that cannot renew its lease on the store cancels its bodies before the lease expires.
     `on_lease_lost` defines what happens if a body still executes then: `"cancel"` does nothing more, `"exit"`
     ends the process with code 6.
+
+    With `executors`, bodies execute in this number of child processes instead of this process, except walks
+    of flows. The children import the jobs: `jobs` must be a variable of a module. They end with the engine.
+    With 0, bodies execute only in executors that attach over the gateway. An executor that is silent for
+    `executor_ttl` seconds is lost, and its runs continue as after a crash.
     """
     watched = clock is None and real_time()
     suspends = Suspends() if watched else None
@@ -90,6 +107,7 @@ async def open_engine(
     if max_concurrent is not None:
         check_limit("max_concurrent", max_concurrent)
     opened = _open_store(store)
+    lock = _executor_lock(opened, data_dir)
     run_files = _open_run_files(runs_dir, opened)
     runtime = Runtime(
         jobs,
@@ -112,29 +130,47 @@ async def open_engine(
         suspends=suspends,
         exits_on_lease_lost=_exits(on_lease_lost),
         gathers=_in_threads(opened),
+        executors=_check_executors(executors),
+        executor_ttl=_check_ttl(executor_ttl),
+        executor_lock=lock,
+        children=_children(jobs, executors, data_dir, lock, shutdown_timeout, watched=watched)
+        if executors
+        else None,
     )
     if isinstance(opened, SqlStore):
         opened.when_damaged(runtime.store_is_damaged)
         opened.expect(run_files, accept=accept_store)
     error: BaseException | None = None
-    async with trio.open_nursery() as nursery:
-        with trio.CancelScope(shield=True):  # a half-started engine could not shut down in order
-            await nursery.start(runtime.run, nursery.cancel_scope)
-        try:
-            await trio.lowlevel.checkpoint_if_cancelled()
-            yield runtime.engine
-        except BaseException as raised:  # raised again below, after the engine has ended
-            error = raised
-        try:
-            await runtime.leave(immediately=isinstance(error, trio.Cancelled))
-        except BaseException as raised:  # cancelled, or Ctrl-C: stop waiting
-            error = raised
-            with trio.CancelScope(shield=True):
-                await runtime.leave(immediately=True)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(runtime.run, nursery.cancel_scope)
+            try:
+                with trio.CancelScope(shield=True):  # a half-started engine could not shut down in order
+                    await runtime.opened.wait()
+                await trio.lowlevel.checkpoint_if_cancelled()
+                yield runtime.engine
+            except BaseException as raised:  # raised again below, after the engine has ended
+                error = raised
+            try:
+                await runtime.leave(immediately=isinstance(error, trio.Cancelled))
+            except BaseException as raised:  # cancelled, or Ctrl-C: stop waiting
+                error = raised
+                with trio.CancelScope(shield=True):
+                    await runtime.leave(immediately=True)
+    except BaseExceptionGroup as group:  # the nursery is an implementation detail
+        error = _plain(group)
     if runtime.failure is not None:
-        raise runtime.failure
+        raise _plain(runtime.failure)
     if error is not None:
         raise error
+
+
+def _plain(error: BaseException) -> BaseException:
+    """Ctrl-C without the nurseries in which it arrived. Other errors are returned unchanged."""
+    if isinstance(error, BaseExceptionGroup) and error.split(KeyboardInterrupt)[1] is None:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+    return error
 
 
 def _exits(on_lease_lost: str) -> bool:
@@ -143,6 +179,28 @@ def _exits(on_lease_lost: str) -> bool:
             f'on_lease_lost must be "cancel" or "exit" (got {on_lease_lost!r})', value=repr(on_lease_lost)
         )
     return on_lease_lost == "exit"
+
+
+def _check_executors(executors: object) -> int | None:
+    if executors is None:
+        return None
+    if isinstance(executors, bool) or not isinstance(executors, int) or not 0 <= executors <= _MOST_EXECUTORS:
+        raise Invalid(
+            f"executors must be a number from 0 to {_MOST_EXECUTORS}, or None to execute bodies in this "
+            f"process (got {shown(executors)})",
+            value=shown(executors),
+        )
+    return executors
+
+
+def _check_ttl(ttl: object) -> float:
+    seconds = check_seconds("executor_ttl", ttl, 30)
+    if not _SHORTEST_TTL <= seconds < math.inf:
+        raise Invalid(
+            f"executor_ttl must be at least {_SHORTEST_TTL:g} s and finite (got {shown(ttl)})",
+            value=shown(ttl),
+        )
+    return seconds
 
 
 def _wall_clock() -> Clock:
@@ -180,6 +238,34 @@ def _open_run_files(runs_dir: str | os.PathLike[str] | None, store: Store) -> Ru
 def _in_threads(store: Store) -> bool:
     """Whether the files next to a store may be written in threads, as the store itself is."""
     return isinstance(store, SqlStore) and store.in_threads
+
+
+def _executor_lock(store: Store, data_dir: str | os.PathLike[str] | Files) -> ExecutorLock | None:
+    """The lock of the engine's children, if they can outlive it and another engine can open the store."""
+    if not isinstance(store, SqlStore) or not isinstance(data_dir, str | os.PathLike):
+        return None
+    path = executor_lock_path(store.address, data_dir)
+    return None if path is None else ExecutorLock(path)
+
+
+def _children(
+    jobs: Jobs,
+    count: int,
+    data_dir: str | os.PathLike[str] | Files,
+    lock: ExecutorLock | None,
+    shutdown_timeout: float,
+    *,
+    watched: bool,
+) -> Children:
+    check_supported()
+    if not watched:
+        raise Invalid("executors requires the system's clock: child processes have no other")
+    if not isinstance(data_dir, str | os.PathLike):
+        raise Invalid(
+            "executors requires data_dir to be the path of a folder, which the child processes use, too "
+            f"(got {type(data_dir).__name__})"
+        )
+    return Children(count, program(locate(jobs), data_dir, shutdown_timeout), lock, jobs)
 
 
 def _check_lanes(lanes: Mapping[str, int | None]) -> dict[str, int | None]:

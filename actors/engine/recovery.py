@@ -27,6 +27,7 @@ from ...protocol.states import HandleStatus, Status, handle_status
 from ..channel import Reply
 from ..jobs import Jobs, unknown_job
 from ..messages import Submission
+from ..scheduling.stored_bodies import held_elsewhere
 
 
 def projection_of(stored: Stored) -> Projection:
@@ -55,6 +56,7 @@ def projection_of(stored: Stored) -> Projection:
                 if interrupt.outcome is None
             },
             runs=runs,
+            executors=stored.executors,
         )
     )
 
@@ -132,11 +134,12 @@ def _recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
     record = run.record
     return Submission(
         id=record.id,
-        job=jobs.recall(record.job),
+        job=jobs.recall(record.job, run.terms.announced),
         handle=record.handle,
         lane=record.lane,
         kind=record.kind,
         params=record.params,
+        needs=record.needs,
         terms=run.terms,
         by="engine",
         created_at=trio.current_time() - max(0.0, wall_now - record.created_at),
@@ -162,8 +165,9 @@ def _cannot_start(submission: Submission) -> str | None:
 
 def restart_events(stored: Stored, max_concurrent: int, limits: dict[str, int | None]) -> list[Event]:
     """The changes that a restart makes to the projection: a configured limit overrides the stored one,
-    draining ends, and handles of abandoned bodies are free, because those bodies ended with their process."""
+    draining ends, and handles of abandoned bodies are free if those bodies ended with their process."""
     events: list[Event] = []
+    elsewhere = held_elsewhere(stored)
     if (stored.max_concurrent, stored.draining) != (max_concurrent, False):
         events.append(EngineChanged(seq=0, at=0, by="engine", max_concurrent=max_concurrent, draining=False))
     for lane, limit in limits.items():
@@ -175,5 +179,6 @@ def restart_events(stored: Stored, max_concurrent: int, limits: dict[str, int | 
     events += [
         HandleChanged(seq=0, at=0, by="engine", handle=handle, freed=run)
         for handle, run in stored.held.items()
+        if handle not in elsewhere
     ]
     return events

@@ -12,14 +12,21 @@ from functools import partial
 
 import trio
 
+from ...persistence.executor_lock import ExecutorLock
 from ...persistence.failures import StoreBroken
 from ...persistence.files import Files
 from ...persistence.runs_dir import RunFiles
-from ...persistence.store import Retention, Store
+from ...persistence.store import Retention, Store, Stored
 from ..actor import Actor, Directory
 from ..aio.bodies import AsyncioBodies
 from ..alarms import Alarms
 from ..channel import Reply
+from ..executors.announced import AnnouncedJobs
+from ..executors.api import Executors
+from ..executors.child_links import ChildLinks
+from ..executors.children import Children
+from ..executors.registry import Registry as ExecutorRegistry
+from ..executors.remote_execution import RemoteExecution
 from ..flow.catalog import Catalog
 from ..flow.job import FlowJob
 from ..flow.services import FlowServices, Graphs
@@ -30,8 +37,8 @@ from ..journal.messages import Answer, StoreIsDamaged
 from ..journal.stream import Stream
 from ..messages import Closing, Stop, WaitForActive
 from ..run.actor import RunActor
-from ..run.context import Services
-from ..run.execution import Execution, LiveBodies
+from ..run.execution import Execution, LiveBodies, LocalExecution
+from ..run.services import Services, Surroundings
 from ..scheduling.supervisor import Supervisor
 from ..workers.api import Workers
 from ..workers.dispatch import Dispatch
@@ -57,6 +64,8 @@ Clock = Callable[[], float]
 _MAX_CONCURRENT = 3
 """The global limit, unless one is configured or stored."""
 
+_LOG_CHILDREN_AFTER = 1.0
+"""Seconds after which the wait for the children of an earlier engine is logged."""
 _LOG_REMAINING_AFTER = 15.0
 """Seconds after which a body that delays the shutdown is named in the log."""
 
@@ -87,9 +96,16 @@ class Runtime:
         suspends: Suspends | None,
         exits_on_lease_lost: bool,
         gathers: bool,
+        executors: int | None,
+        executor_ttl: float,
+        executor_lock: ExecutorLock | None,
+        children: Children | None,
     ) -> None:
         self.failure: BaseException | None = None
+        self.opened = trio.Event()
         self._store = store
+        self._executor_lock = executor_lock
+        self._children = children
         self._epoch = epoch
         self._max_concurrent = max_concurrent
         self._limits = limits
@@ -120,19 +136,35 @@ class Runtime:
             max_pending=max_pending,
             directory=self._directory,
             spawn=self._spawn_helper,
+            local_jobs=jobs if executors is None else (),
         )
         self._catalog = Catalog(self._journal, ids, clock)
         flow_job = FlowJob(store, clock, max_value_bytes)
-        self._jobs = jobs = EngineJobs(jobs, flow_job.job())
+        announced = AnnouncedJobs(jobs)
+        self._jobs = jobs = EngineJobs(jobs, flow_job.job(), announced)
         entry = self._entry = EntryPoint(jobs, self._supervisor, self._journal, ids, max_value_bytes)
         self._asyncio_bodies = AsyncioBodies(self.interrupt)
-        self._services = Services(entry, self._journal, files, clock, self._directory, self._asyncio_bodies)
+        surroundings = Surroundings(files, self._asyncio_bodies)
+        self._executors = ExecutorRegistry(
+            epoch,
+            executor_ttl,
+            max_value_bytes,
+            self._directory,
+            self._spawn_helper,
+            announced,
+            files,
+            self._leasing.is_good,
+        )
+        self._services = Services(
+            entry, self._journal, files, clock, self._directory, surroundings, self._executors
+        )
         self._http = HttpPush(networks)
         self._registry = Registry(self._journal, clock)
         self._queue = WorkQueue(ids)
         dispatch = Dispatch(entry, self._registry, self._queue, push or self._http)
+        functions = None if executors is None else self._executors.functions
         flow_services = FlowServices(
-            Graphs(store), self._catalog, dispatch, jobs, self._journal, allow_scripts
+            Graphs(store), self._catalog, dispatch, jobs, self._journal, allow_scripts, functions
         )
         flow_job.begin(flow_services)
         # Created once: a bound method per run would be one more object for the garbage collector.
@@ -150,17 +182,16 @@ class Runtime:
             self._settled,
             Workers(entry, self._registry, self._queue, clock, networks),
             flow_services,
+            Executors(self._executors),
+            children,
         )
 
     # Lifetime.
 
     @trio.lowlevel.enable_ki_protection
-    async def run(
-        self, block: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def run(self, block: trio.CancelScope) -> None:
         """Run until the block is left and everything has ended, or until an actor fails."""
         self._block = block
-        opened = False
         with trio.CancelScope(shield=True):
             try:
                 async with trio.open_nursery() as self._bodies:
@@ -171,11 +202,14 @@ class Runtime:
                                 self._actors.start_soon(self._leasing.keep)
                             await self._recover()
                             self._start_background_tasks()
-                            task_status.started()
-                            opened = True
+                            if self._children is not None:
+                                await self._actors.start(self._children.run, ChildLinks(self._executors))
+                            self.opened.set()
                             await self._leaving.wait()
                             await self._shut_down()
                             await self._end_queue()
+                            if self._children is not None:
+                                await self._children.stop()
                             if self._runs_dir is not None:
                                 await self._runs_dir.finish()
                             self._actors.cancel_scope.cancel()
@@ -193,8 +227,7 @@ class Runtime:
                     self.failure = self.failure or error
                 finally:
                     self._ended.set()
-                    if not opened:
-                        task_status.started()  # the block is cancelled; `open_engine` raises the failure
+                    self.opened.set()  # if it failed before: the block is cancelled, and `open_engine` raises
 
     async def leave(self, *, immediately: bool) -> None:
         """Shut down; `immediately` gives executing runs no more time. Returns when everything has ended."""
@@ -228,7 +261,9 @@ class Runtime:
         """Restore the stored state: first the projection at the last seq, then the changes of the restart."""
         now = self._clock()
         stored = await self._store.open(self._epoch, self._max_concurrent or _MAX_CONCURRENT, now)
+        await self._replace_children(stored)
         limit = stored.max_concurrent if self._max_concurrent is None else self._max_concurrent
+        self._compare_with_children(limit)
         if isinstance(self._ids, Uuid7):
             self._ids.continue_after(stored.last_id)
         self._stream.begin(stored.last_seq)
@@ -250,13 +285,41 @@ class Runtime:
         order.generations = {lane: generation for lane, (_, generation) in stored.lanes.items() if generation}
         order.limits = {lane: slots for lane, (slots, _) in stored.lanes.items()} | self._limits
         self._directory.add(supervisor)
+        self._executors.restore(stored)
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
         await self._journal.look(lambda committed: committed.seq)
 
+    async def _replace_children(self, stored: Stored) -> None:
+        """Wait until the children of a killed engine have ended, then start those of this one."""
+        lock = self._executor_lock
+        if lock is not None and not await lock.wait(_LOG_CHILDREN_AFTER):
+            logger.warning("waiting until the child processes of an earlier engine have ended: %s", lock.path)
+            ttl = max((known.ttl or 0 for known in stored.executors.values()), default=0)
+            ttl = max(ttl, self._executors.ttl)
+            if not await lock.wait(ttl):
+                logger.error(
+                    "child processes of an earlier engine still exist after %g s, and can execute bodies; "
+                    "end the processes that have %s open",
+                    ttl,
+                    lock.path,
+                )
+        if self._children is not None:
+            await self._children.load()
+
+    def _compare_with_children(self, limit: int) -> None:
+        """Log a global limit that leaves child processes without work."""
+        if self._children is not None and limit < len(self._children):
+            logger.warning(
+                "max_concurrent is %d: at most as many of the %d child processes execute bodies at a time",
+                limit,
+                len(self._children),
+            )
+
     def _start_background_tasks(self) -> None:
         """Start the tasks that no actor waits for."""
+        self._actors.start_soon(self._executors.watch)
         if self._watched:
-            self._watch.begin(self._journal, self._live_bodies)
+            self._watch.begin(self._live_bodies)
         if self._runs_dir is not None:
             self._actors.start_soon(self._runs_dir.follow)
             self._actors.start_soon(self._runs_dir.write)
@@ -266,6 +329,8 @@ class Runtime:
     async def _shut_down(self) -> None:
         """Refuse new runs, let executing ones finish until the timeout, then suspend or cancel them, and wait
         until every body has ended or was abandoned. Afterwards nothing more is committed."""
+        if self._children is not None:
+            self._children.close()
         patience = 0.0 if self._patience.cancel_called else self._shutdown_timeout
         self._journal.hurry(trio.current_time() + patience)
         self._supervisor.tell(Closing(False, Reply()))
@@ -273,6 +338,7 @@ class Runtime:
         with self._patience:
             self._patience.deadline = trio.current_time() + self._shutdown_timeout
             await self._nothing_executes()
+        self._executors.leave()
         closed: Reply[object] = Reply()
         self._supervisor.tell(Closing(True, closed))
         await closed.get()
@@ -297,10 +363,10 @@ class Runtime:
     async def _nothing_executes(self) -> None:
         while True:
             idle: Reply[bool] = Reply()
-            self._supervisor.tell(WaitForActive(idle))
+            self._supervisor.tell(WaitForActive(idle, ending=True))
             await idle.get()
             await self._live_bodies.none()
-            if not self._supervisor.machine.order.executing:
+            if not self._supervisor.machine.executing_here():
                 return
 
     def _send_to_runs(self, stop: Stop) -> None:
@@ -312,14 +378,15 @@ class Runtime:
         for execution in self._live_bodies:
             logger.error(
                 "the body of run %s, attempt %d, has not ended after its cancellation; shutdown waits for it",
-                execution.body.id,
-                execution.body.attempt,
+                execution.id,
+                execution.attempt,
             )
 
     def _refuse_callers(self) -> None:
         """Fail everything that waits for a reply: none will follow."""
         for execution in self._live_bodies:
-            execution.body.close("engine has stopped")
+            execution.close("engine has stopped")
+        self._executors.functions.close()
         self._entry.close()
         self._journal.close()
 
@@ -327,6 +394,8 @@ class Runtime:
         """Release external resources, which are no longer used."""
         self._watch.end()
         try:
+            if self._children is not None:
+                await self._children.aclose()
             await self._asyncio_bodies.aclose()
             await self._http.aclose()
         finally:
@@ -370,10 +439,16 @@ class Runtime:
             self.interrupt(error)
 
     def _spawn_body(self, execution: Execution) -> None:
+        if not isinstance(execution, LocalExecution):
+            assert isinstance(execution, RemoteExecution), "there are two kinds of executions"
+            if not execution.continues:
+                self._live_bodies.begin_elsewhere(execution)
+            self._executors.start(execution)
+            return
         self._live_bodies.add(execution)
         if self.failure is not None:
-            execution.body.close("engine has stopped")
-        self._bodies.start_soon(execution, self._live_bodies, name=f"body of run {execution.body.id}")
+            execution.close("engine has stopped")
+        self._bodies.start_soon(execution, self._live_bodies, name=f"body of run {execution.id}")
 
     # Actors that the directory starts on demand.
 

@@ -12,6 +12,7 @@ only observes: it changes no state outside this module.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import queue
 import sys
@@ -26,10 +27,8 @@ from typing import Any, Literal
 import msgspec
 import trio
 
-from ...protocol.events import RunLog
-from ..journal.change import REPORTING, Change
-from ..journal.journal import Journal
-from ..run.execution import Execution, LiveBodies
+from ...protocol.executors import BlockedLoop
+from ..run.execution import LiveBodies, LocalExecution
 
 logger = logging.getLogger("greenroom")
 
@@ -53,7 +52,7 @@ _Signal = Literal["turned", "end"]
 class Blockage(msgspec.Struct):
     """A time during which the loop was blocked. `execution` is the body that blocked it, if it was a body."""
 
-    execution: Execution | None
+    execution: LocalExecution | None
     where: str
     """The line that blocked the loop, in the body or elsewhere."""
     since: float
@@ -90,7 +89,7 @@ class Watchdog:
             self._signals.put("end")
             self._thread.join(_JOIN_TIMEOUT)
 
-    def body_ends(self, execution: Execution) -> None:
+    def body_ends(self, execution: LocalExecution) -> None:
         """Report a blockage by this body now, while its run is still pending."""
         if self._blockage is not None and self._blockage.execution is execution:
             self._report()
@@ -129,9 +128,9 @@ class Watchdog:
         logger.warning(
             "run %s (job %s, handle %s) has blocked the event loop for %g s, at %s; other work in this "
             "process is stopped. Use async calls, or make the job a plain function, which runs in a thread",
-            execution.body.id,
+            execution.id,
             execution.job_name,
-            execution.body.handle,
+            execution.body.order.handle,
             BLOCKED_AFTER,
             where,
         )
@@ -148,23 +147,22 @@ class Watchdog:
             return  # already reported when the body ended
         until = self._turned_at if self._turned_at > blockage.since else time.monotonic()
         blockage.seconds = until - blockage.since
-        run = "" if blockage.execution is None else f" by run {blockage.execution.body.id}"
+        run = "" if blockage.execution is None else f" by run {blockage.execution.id}"
         logger.warning("the event loop continues; it was blocked for %.1f s%s", blockage.seconds, run)
         for observer in list(self._observers):
             observer(blockage)
 
 
 class Watch:
-    """An engine's part of the watchdog: counts blockages and records them as events of its runs."""
+    """The part of an engine or executor in the watchdog: counts blockages and reports those of its bodies."""
 
     def __init__(self) -> None:
         self.count = 0
         self.seconds = 0.0
         self._watchdog: Watchdog | None = None
 
-    def begin(self, journal: Journal, live_bodies: LiveBodies) -> None:
+    def begin(self, live_bodies: LiveBodies) -> None:
         """Watch the current loop."""
-        self._journal = journal
         self._live_bodies = live_bodies
         self._watchdog = _CURRENT.get()
         if self._watchdog is None:
@@ -173,13 +171,13 @@ class Watch:
         self._watchdog.subscribe(self._observe)
 
     def end(self) -> None:
-        """Stop watching. The thread ends with the last engine."""
+        """Stop watching. The thread ends with the last observer."""
         if self._watchdog is not None:
             self._watchdog.unsubscribe(self._observe)
             self._watchdog = None
 
-    def body_ends(self, execution: Execution) -> None:
-        """Report a blockage by a body of this engine that is about to end."""
+    def body_ends(self, execution: LocalExecution) -> None:
+        """Report a blockage by a body that is about to end."""
         if self._watchdog is not None:
             self._watchdog.body_ends(execution)
 
@@ -187,21 +185,8 @@ class Watch:
         self.count += 1
         self.seconds += blockage.seconds
         execution = blockage.execution
-        if execution is None or execution not in self._live_bodies:
-            return
-        body = execution.body
-        event = RunLog(
-            seq=0,
-            at=0,
-            by="engine",
-            run=body.id,
-            handle=body.handle,
-            lane=body.lane,
-            attempt=body.attempt,
-            text=f"blocked the event loop for {blockage.seconds:.1f} s, at {blockage.where}",
-            level="warning",
-        )
-        self._journal.tell(Change((event,), body.id, REPORTING, body.attempt))
+        if execution is not None and execution in self._live_bodies:
+            execution.body.host.tell(BlockedLoop(blockage.seconds, blockage.where))
 
 
 _CURRENT: trio.lowlevel.RunVar[Watchdog | None] = trio.lowlevel.RunVar("greenroom watchdog", None)
@@ -222,7 +207,7 @@ def _frames(innermost: FrameType) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _execution(innermost: FrameType) -> Execution | None:
+def _execution(innermost: FrameType) -> LocalExecution | None:
     """The body that the loop executes, in its own task or in a task that the body has started."""
     for frame in _frames(innermost):
         if frame.f_code is _BODY_CODE:
@@ -232,24 +217,26 @@ def _execution(innermost: FrameType) -> Execution | None:
     return None
 
 
-def _started_by(task: Any) -> Execution | None:
+def _started_by(task: Any) -> LocalExecution | None:
     while isinstance(task, trio.lowlevel.Task):
-        frame = getattr(task.coro, "cr_frame", None)
-        if frame is not None and frame.f_code is _BODY_CODE:
-            return _self(frame)
+        coro: Any = task.coro
+        while inspect.iscoroutine(coro):  # in an executor, another function awaits the body
+            if coro.cr_code is _BODY_CODE and coro.cr_frame is not None:
+                return _self(coro.cr_frame)
+            coro = coro.cr_await
         task = None if task.parent_nursery is None else task.parent_nursery.parent_task
     return None
 
 
-def _self(frame: FrameType) -> Execution | None:
+def _self(frame: FrameType) -> LocalExecution | None:
     execution = frame.f_locals.get("self")
-    return execution if isinstance(execution, Execution) else None
+    return execution if isinstance(execution, LocalExecution) else None
 
 
-_BODY_CODE: CodeType = Execution.__call__.__code__
+_BODY_CODE: CodeType = LocalExecution.__call__.__code__
 
 
-def _line(innermost: FrameType, execution: Execution | None) -> str:
+def _line(innermost: FrameType, execution: LocalExecution | None) -> str:
     """Where the loop is: the innermost line of the user's own code, and the function that it calls."""
     own = None if execution is None else execution.file
     for frame in _frames(innermost):

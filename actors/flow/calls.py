@@ -1,4 +1,4 @@
-"""What a node can call: a service of a worker, a function of this process, a script.
+"""What a node can call: a service of a worker, a function, a script.
 
 Each call is one attempt. It records its outcome in a `Done` and raises only what ends the walk.
 """
@@ -15,7 +15,9 @@ import trio
 
 from ...protocol.errors import GreenroomError
 from ...protocol.flow.model import Script
-from ...protocol.values import copied, json_value
+from ...protocol.values import json_value
+from ..executors.functions import FunctionFailed
+from ..functions import call_function
 from ..run.failures import error_text
 from ..workers.states import Work, WorkFailed
 from .node_context import Done, NodeContext
@@ -23,9 +25,6 @@ from .scripts import run_script
 
 _TIMEOUT = 60.0
 """Time limit in seconds for a push worker or a script, unless the node sets one."""
-
-_UNLIMITED = trio.CapacityLimiter(math.inf)
-"""Lane slots already limit the number of walks; an additional limit on threads could cause a deadlock."""
 
 
 class TriedWorkers(msgspec.Struct):
@@ -45,7 +44,7 @@ class ServiceCall(msgspec.Struct, frozen=True):
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
-    """A function that is registered in this process."""
+    """A function that is registered with the jobs, in this process or in an executor."""
 
     name: str
     input: Any
@@ -136,8 +135,8 @@ async def _in_time(
     *,
     shortest: bool = False,
 ) -> None:
-    """Execute a call in this process within the node's timeout, and with `shortest` also within the default.
-    An exception is recorded as the call's failure."""
+    """Execute a call of a function or a script within the node's timeout, and with `shortest` also within the
+    default. An exception is recorded as the call's failure."""
     timeout_ms = context.node.timeout_ms
     seconds = default if timeout_ms is None else timeout_ms / 1000
     if shortest and seconds is not None and default is not None:
@@ -145,10 +144,12 @@ async def _in_time(
     with trio.move_on_after(math.inf if seconds is None else seconds) as scope:
         try:
             output = await call()
+        except FunctionFailed as failed:
+            done.fail(failed.code, failed.text)
         except Exception as error:  # the function or the script failed
             done.fail("service_error", error_text(error))
         else:
-            _set_output(done, output, context.walk.body.max_value_bytes)
+            _set_output(done, output, context.walk.host.max_value_bytes)
     if scope.cancelled_caught:
         done.fail("timeout", f"not finished within {seconds:g} s")
 
@@ -161,19 +162,22 @@ def _set_output(done: Done, output: Any, max_bytes: int) -> None:
 
 
 async def _call_function(context: NodeContext[Any], call: FunctionCall) -> Any:
-    found = context.walk.services.jobs.find_function(call.name)
-    if found is None:
-        raise LookupError(f"function {call.name!r} is not registered")
-    arguments = [copied(call.input)]
-    if found.takes_params:
-        arguments.append(copied(call.params))
-    if found.in_thread:
-        return await trio.to_thread.run_sync(found.function, *arguments, limiter=_UNLIMITED)
-    return await found.function(*arguments)
+    walk = context.walk
+    functions = walk.services.functions
+    if functions is None:
+        return await call_function(walk.services.jobs, call.name, call.input, call.params)
+    return await functions.call(
+        call.name,
+        call.input,
+        call.params,
+        run=walk.body.id,
+        recovered=walk.host.recovered,
+        waits=partial(walk.log_wait, context),
+    )
 
 
 async def _call_script(context: NodeContext[Any], call: ScriptCall) -> Any:
     if not context.walk.services.allow_scripts:
         raise PermissionError("scripts are not allowed: the operator must set allow_scripts")
     given = {"input": call.input, "params": call.params}
-    return await run_script(call.script, given, context.walk.body.max_value_bytes)
+    return await run_script(call.script, given, context.walk.host.max_value_bytes)

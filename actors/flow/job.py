@@ -21,6 +21,7 @@ from ..channel import Reply
 from ..jobs import Ask, Job, Prepared, exponential
 from ..messages import Submission
 from ..run.api import Run, body_of
+from ..run.local_host import local_host
 from ..run.pause import Pause
 from .catalog import Resolve
 from .services import FlowServices
@@ -139,7 +140,7 @@ class FlowJob:
     async def _body(self, run: Run, params: FlowParams) -> dict[str, Any] | Pause:
         later: list[NodeRun] = []
         body = body_of(run)
-        state = body.take_first_state()
+        state = local_host(body.host).take_first_state()
         if state is None:
             stored = await self._stored(run.id)
             state, later = stored.state, stored.later

@@ -14,6 +14,7 @@ from ...protocol.flow.reading import read_graph
 from ...protocol.flow.records import FlowRow, VersionRow
 from ...protocol.values import shown
 from ..channel import Reply
+from ..executors.functions import FunctionCalls
 from ..jobs import Jobs
 from ..journal.journal import Journal
 from ..workers.dispatch import Dispatch
@@ -45,7 +46,7 @@ class Graphs:
 
 
 class FlowServices(msgspec.Struct):
-    """See the module's docstring."""
+    """See the module's docstring. `functions`: functions are called in executors; without it, here."""
 
     graphs: Graphs
     catalog: Catalog
@@ -53,6 +54,7 @@ class FlowServices(msgspec.Struct):
     jobs: Jobs
     journal: Journal
     allow_scripts: bool
+    functions: FunctionCalls | None = None
 
     async def graph(self, version: str) -> Graph:
         """The graph of a version, for a walk; waits while the store is down."""

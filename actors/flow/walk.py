@@ -6,6 +6,7 @@ a restart and a crash have the same effect: the walk continues at the node that 
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from ...protocol.flow.records import NodeRun
 from ...protocol.values import copied, shown
 from ..run.context import Body
 from ..run.failures import Failure
+from ..run.local_host import local_host
 from ..run.pause import AwaitedInterrupt, Pause
 from ..workers.states import acknowledge, refuse
 from .branches import first_results
@@ -30,6 +32,8 @@ from .node_context import Done, Level, NodeContext, is_cancelled
 from .nodes import KINDS
 from .services import FlowServices
 from .state import Frame, Waits, WalkState, nested, result_of, to_text
+
+logger = logging.getLogger("greenroom")
 
 MAX_STEPS = 10_000
 """Maximum number of steps of one run; ends loops that would never end."""
@@ -56,6 +60,7 @@ class Walk:
         services: FlowServices,
     ) -> None:
         self.body = body
+        self.host = local_host(body.host)
         self.state = state
         self.services = services
         self.later = later  # node runs of the node that was in flight when the last body ended
@@ -114,24 +119,24 @@ class Walk:
 
     def now(self) -> float:
         """Unix seconds, rounded down to the millisecond, which is the precision of stored waits."""
-        return math.floor(self.body.wall_clock() * 1000) / 1000
+        return math.floor(self.host.wall_clock() * 1000) / 1000
 
     def woken_at(self, path: str, visit: int) -> float:
         """The time for which the run was woken, if it waited at this visit of a node; else minus infinity."""
-        waited, woken_at = self._waited, self.body.woken_at
+        waited, woken_at = self._waited, self.host.woken_at
         if waited is None or woken_at is None or (waited.node, waited.visit) != (path, visit):
             return -math.inf
         return woken_at
 
     def announce_start(self, context: NodeContext[Any]) -> None:
         """Report the start of a node that takes time."""
-        self.body.mention(
+        self.host.mention(
             NodeStarted(
                 by="body",
                 node=context.path,
                 kind=context.node.kind,
                 visit=context.number,
-                **self.body.about(),
+                **self.host.about(),
             )
         )
 
@@ -141,7 +146,7 @@ class Walk:
 
     async def save(self) -> None:
         """Commit the state in the middle of a node, because the next step depends on it."""
-        await self.body.commit((), self._memos())
+        await self.body.committed(self.host.commit((), self._memos()))
         self._taken = []
 
     async def save_signals(self) -> None:
@@ -160,7 +165,7 @@ class Walk:
         """Commit an attempt that is being cancelled, unless it will be repeated at the next start."""
         if self.body.resumes_later:
             return
-        self.body.end_is_written = True
+        self.host.end_is_written = True
         done.status, done.error = "cancelled", None
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _RECORD_TIMEOUT):
             await self.record(context, done, branch, last=True)
@@ -196,7 +201,7 @@ class Walk:
         state.steps += 1
         state.visits[context.path] = context.number
         if isinstance(context.node, Parallel | Foreach):
-            done.output = first_results(done.output, self.body.max_value_bytes)
+            done.output = first_results(done.output, self.host.max_value_bytes)
         row, event = self._node_run(context, done, None, action, last=True)
         try:
             memos = self._memos()
@@ -205,7 +210,7 @@ class Walk:
             await self._fail_too_large(context, done, error)
         await self._commit(done, event, (row, *memos))
         self._taken = []
-        self.body.end_is_written = self._in_batch = False
+        self.host.end_is_written = self._in_batch = False
 
     async def _fail_too_large(self, context: NodeContext[Any], done: Done, error: TooLarge) -> NoReturn:
         """Fail the last node and the flow, because the shared data has become too large."""
@@ -216,7 +221,7 @@ class Walk:
     async def _commit(self, done: Done, event: NodeRan, memos: tuple[Memo, ...]) -> None:
         """Commit an attempt, and confirm the worker's result only after the commit."""
         try:
-            await self.body.commit((event,), memos)
+            await self.body.committed(self.host.commit((event,), memos))
             if done.outcome is not None:
                 acknowledge(done.outcome)
         finally:
@@ -258,20 +263,20 @@ class Walk:
             error=row.error,
             worker=row.worker,
             started_at=row.started_at,
-            **self.body.about(),
+            **self.host.about(),
         )
         return row, event
 
     def _memos(self) -> tuple[Memo, ...]:
-        text = to_text(self.state, self.body.max_value_bytes)
+        text = to_text(self.state, self.host.max_value_bytes)
         state = FlowState(self.body.id, self._version, text, self._numbered)
         return (state, MessagesTaken(self.body.id, tuple(self._taken))) if self._taken else (state,)
 
     async def _cancelled_between(self, graph: Graph) -> None:
         """Record a cancel between two nodes at the node that would be next."""
         frame = self.state.frame
-        if self.body.end_is_written or frame.curr is None:
-            self.body.end_is_written = True  # recorded already, or the flow has no next node
+        if self.host.end_is_written or frame.curr is None:
+            self.host.end_is_written = True  # recorded already, or the flow has no next node
             return
         context = NodeContext(self, frame, frame.curr, graph.nodes[frame.curr], {}, _TOP)
         done = context.ok()
@@ -289,11 +294,18 @@ class Walk:
                     target.set(shared, copied(signal.value))
                 except Invalid as error:  # the value cannot be stored at this path
                     text = f"signal {shown(signal.key)} could not be stored in shared: {error.message}"
-                    about = self.body.about()
-                    self.body.mention(
-                        RunLog(by="engine", attempt=self.body.attempt, text=text, level="warning", **about)
-                    )
+                    self._warn(text)
             self._taken.append(signal.seq)
+
+    def log_wait(self, context: NodeContext[Any], why: str) -> None:
+        """Log that a node waits for an executor."""
+        text = f"node {shown(context.path)} waits: {why}"
+        logger.warning("run %s: %s", self.body.id, text)
+        self._warn(text)
+
+    def _warn(self, text: str) -> None:
+        about = self.host.about()
+        self.host.mention(RunLog(by="engine", attempt=self.body.attempt, text=text, level="warning", **about))
 
     def _levels(self) -> list[dict[str, Any]]:
         """The shared data of each level, from the flow to the innermost subflow that the walk is in."""

@@ -89,9 +89,11 @@ class DecidedBatch:
         self._add(event, None)
 
     def _holds(self, change: Change, run: RunRecord | None) -> bool:
-        transition = next((event for event in change.events if type(event) is RunStateChanged), None)
-        if transition is not None and transition.from_ is not (None if run is None else run.status):
-            return False
+        for event in change.events:
+            if type(event) is RunStateChanged:
+                if event.from_ is not (None if run is None else run.status):
+                    return False
+                break
         if change.expect is not None and (run is None or run.status not in change.expect):
             return False
         if change.attempt is not None and (run is None or run.attempt != change.attempt):

@@ -14,9 +14,9 @@ import trio
 from ..actor import Actor
 from ..effects import Spawn
 from ..messages import Submission
-from .context import Services
 from .execution import Execution, LiveBodies
 from .machine import DeadlineReached, RunMachine
+from .services import Services
 
 
 class RunActor(Actor):

@@ -14,10 +14,19 @@ from typing import Any, TypeVar, Unpack, overload
 import trio
 
 from ...persistence.files import PartFile
-from ...persistence.store import FileFinished
 from ...protocol.answers import approves, with_truth
 from ...protocol.errors import Invalid
-from ...protocol.events import RunLog
+from ...protocol.executors import (
+    DropChild,
+    FinishFile,
+    OpenInterrupt,
+    Progress,
+    SaveCheckpoint,
+    SetPhase,
+    TookMessages,
+    WithdrawInterrupt,
+    WriteLog,
+)
 from ...protocol.jobs import AnyJob, JobFunction, typed_job
 from ...protocol.names import check_name
 from ...protocol.records import RunRecord
@@ -25,11 +34,6 @@ from ...protocol.results import raise_unless_succeeded
 from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords
 from ...protocol.validation import check_seconds
 from ...protocol.values import copied
-from ..channel import Reply
-from ..engine.entry_point import Caller
-from ..journal.change import Change, Outcome, ProgressReport
-from .body_messages import Flag, OpenInterrupt, Save, Taken, WithdrawInterrupt, cancel_child
-from .children import Children
 from .context import Body
 
 P = TypeVar("P")
@@ -58,13 +62,22 @@ class Run:
     """A run, as its body sees it."""
 
     def __init__(self, body: Body) -> None:
-        self.id = body.id
-        self.handle = body.handle
-        self.lane = body.lane
-        self.kind = body.kind
-        self.attempt = body.attempt
-        self.params: Any = body.submission.params
+        order = body.order
+        self.id = order.run
+        self.handle = order.handle
+        self.lane = order.lane
+        self.kind = order.kind
+        self.attempt = order.attempt
+        self.params: Any = order.params
         self._body = body
+
+    @property
+    def fence(self) -> int:
+        """A number that only grows for a handle, over attempts, executors and restarts.
+
+        A system outside can check it: it refuses a body whose fence is lower than one that it has seen.
+        """
+        return self._body.order.fence
 
     @property
     def checkpoint(self) -> Any:
@@ -86,25 +99,13 @@ class Run:
                     f"progress.{name} must be a number or None (got {number!r})", value=repr(number)
                 )
         value = self._body.value({"done": done, "total": total, **stats}, "progress")
-        if self._body.progress is None:
-            self._body.progress = ProgressReport(self.id, self.handle, self.lane, self.attempt)
-        report = self._body.progress
-        waits = report.latest is not None
-        report.latest = (value.pop("done"), value.pop("total"), value)
-        if not waits:
-            self._body.journal.tell(report)
+        self._body.host.tell(Progress(value.pop("done"), value.pop("total"), value))
 
     async def log(self, text: str, level: str = "info") -> None:
         """Add a line to the run's log. Returns when it is committed."""
         await self._body.check_open()
-        event = RunLog(
-            by="body",
-            attempt=self.attempt,
-            text=self._body.value(str(text), "log"),
-            level=check_name("level", level),
-            **self._body.submission.about(),
-        )
-        await self._body.report(Change((event,)))
+        line = self._body.value(str(text), "log")
+        await self._body.ask(WriteLog(line, check_name("level", level)))
 
     async def save_checkpoint(self, value: Any) -> None:
         """Save a value from which a later body can resume. Returns when it is committed.
@@ -115,9 +116,7 @@ class Run:
         kept = self._body.value(value, "checkpoint")
         counts = (self._body.interrupts.save(), self._body.calls.save())
         self._body.last_taken = None
-        reply: Reply[Outcome] = Reply()
-        self._body.tell_actor(Save(kept, *counts, self.attempt, reply))
-        await self._body.committed(reply)
+        await self._body.ask(SaveCheckpoint(kept, *counts))
         self._body.checkpoint = copied(kept)
 
     async def messages(self) -> list[Any]:
@@ -126,7 +125,7 @@ class Run:
         taken, self._body.inbox = list(self._body.inbox), ()
         if taken:
             self._body.last_taken = taken[-1].seq
-            self._body.tell_actor(Taken(len(taken)))
+            self._body.host.tell(TookMessages(taken[-1].seq))
         return [message.value for message in taken]
 
     async def next_message(self, release_slot: bool = False) -> Any:
@@ -144,7 +143,7 @@ class Run:
                 await self._body.wait_for_message()
         message, *self._body.inbox = self._body.inbox
         self._body.last_taken = message.seq
-        self._body.tell_actor(Taken(1))
+        self._body.host.tell(TookMessages(message.seq))
         return message.value
 
     @asynccontextmanager
@@ -163,7 +162,7 @@ class Run:
     async def end_interactive(self) -> None:
         """Begin post-processing: from now on the run accepts no messages and cannot be cancelled."""
         await self._body.check_open()
-        await self._body.ask_actor(Flag("interactive", False, Reply()))
+        await self._body.ask_shielded(SetPhase("interactive", False))
 
     async def interrupt(
         self,
@@ -185,9 +184,8 @@ class Run:
         try:
             key = self._body.default_key(position) if key is None else check_name("key", key)
             seconds = check_seconds("timeout", timeout, 300)
-            request = OpenInterrupt(
-                self._body.value(data, "interrupt"), seconds, key, release_slot, Reply(), Reply()
-            )
+            limit = None if seconds == math.inf else seconds
+            request = OpenInterrupt(self._body.value(data, "interrupt"), limit, key, release_slot)
             return await self._answer_to(request)
         except trio.Cancelled:
             completed = not self._body.resumes_later  # else the next body opens it again
@@ -210,11 +208,13 @@ class Run:
         return approves(await self.interrupt(data, timeout, key, release_slot))
 
     async def _answer_to(self, request: OpenInterrupt) -> Any:
-        released = await self._body.ask_actor(request)
+        opened, answer = self._body.host.open_interrupt(request)
+        with trio.CancelScope(shield=True):
+            released = await self._body.wait(opened)
         try:
-            return with_truth(copied(await self._body.wait(request.answer)))
+            return with_truth(copied(await self._body.wait(answer)))
         except trio.Cancelled:
-            self._body.tell_actor(WithdrawInterrupt(request.key))
+            self._body.host.tell(WithdrawInterrupt(request.key))
             raise
         finally:
             if released:
@@ -232,8 +232,7 @@ class Run:
         if not release_slot:
             await self._body.nap(wakes_at)
             return
-        wall = None if wakes_at == math.inf else self._body.services.wall_clock() + seconds
-        async with self._body.released("time", wall, seconds):
+        async with self._body.released("time", None if seconds == math.inf else seconds):
             await self._body.nap(wakes_at)
         await self._body.check_cancelled()
 
@@ -268,7 +267,7 @@ class Run:
         await self._body.check_open()
         check_keywords("call", options)
         options.setdefault("on_conflict", "queue")
-        name = self._body.services.entry.name_of(job)
+        name = self._body.host.name_of(job)
         child = SubmitOptions(job=name, handle=handle, params=params, **options)
         position = self._body.calls.begin()
         completed = True
@@ -282,30 +281,18 @@ class Run:
                 self._body.calls.end(position)
 
     async def _end_of_child(self, position: int, options: SubmitOptions) -> RunRecord | None:
-        # Created for each call: an attribute would form a cycle that only the garbage collector frees.
-        ancestors = (*self._body.submission.terms.ancestors, self.handle)
-        calls = Children(
-            Caller(f"run:{self.id}", self.id, ancestors),
-            self.attempt,
-            self._body.services.entry,
-            self._body.journal,
-            self._body.shielded,
-        )
-        accepted, ended = await calls.call(position, options)
-        if not accepted.joined or options.on_conflict != "join":
-            self._body.children[accepted.run] = None
+        body = self._body
+        child = await body.host.call_child(position, options, body.shielded)
         try:
-            async with self._body.released("child"):
-                await self._body.wait(ended)
-                child = await calls.record(accepted, ended)
+            async with body.released("child"):
+                await body.wait(child.ended)
+                record = await child.record()
         except BaseException:
-            if accepted.run in self._body.children and not self._body.resumes_later:
-                self._body.services.entry.tell(cancel_child(accepted.run))
+            if child.own and not body.resumes_later:
+                body.host.tell(DropChild(child.run))
             raise
-        finally:
-            self._body.children.pop(accepted.run, None)
-        await self._body.check_cancelled()
-        return child
+        await body.check_cancelled()
+        return record
 
     @asynccontextmanager
     async def open_file(self, path: str, *, overwrite: bool = False) -> AsyncIterator[RunFile]:
@@ -315,13 +302,14 @@ class Run:
         """
         await self._body.check_open()
         with trio.CancelScope(shield=True):  # otherwise a file could be created and never tracked
-            part = await self._body.services.files.create(self.handle, path, self.id, overwrite=overwrite)
+            files = self._body.surroundings.files
+            part = await files.create(self.handle, path, self.id, overwrite=overwrite)
         self._body.parts[part] = False
         try:
             yield RunFile(self._body, part)
             await self._body.check_open()
             self._body.parts[part] = part.path not in self._body.finished_files
-            await self._body.report(Change((), memos=(FileFinished(self.id, part.path),)))
+            await self._body.ask(FinishFile(part.path))
             with trio.CancelScope(shield=True):
                 await part.finish()
             self._body.finished_files = (*self._body.finished_files, part.path)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .context import Services
+from .services import Services
 from .state import RunState, Steps
 
 T = TypeVar("T")

@@ -46,6 +46,7 @@ class BlockingRun:
         self.lane = run.lane
         self.kind = run.kind
         self.attempt = run.attempt
+        self.fence = run.fence
         self.params = run.params
 
     @property

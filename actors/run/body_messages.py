@@ -8,6 +8,7 @@ import msgspec
 
 from ..channel import Reply
 from ..messages import Cancel
+from .pause import Pause
 
 
 class Suspend(msgspec.Struct):
@@ -43,6 +44,11 @@ class OpenInterrupt(msgspec.Struct):
     answer: Reply[Any]
 
 
+class Adopted(msgspec.Struct, gc=False):
+    """From an executor that has attached again with the body: the body repeats the requests whose answers it
+    has not received. Has no reply."""
+
+
 class Save(msgspec.Struct):
     """From a body: save a checkpoint, with the counts of its interrupts and calls. The journal answers when
     the checkpoint is committed."""
@@ -69,9 +75,52 @@ class Flag(msgspec.Struct):
 
 
 class Taken(msgspec.Struct, gc=False):
-    """From a body: it has taken this number of messages. Has no reply."""
+    """From a body: it has taken its messages up to this seq. Has no reply."""
 
-    count: int
+    seq: int
+
+
+class Returned(msgspec.Struct):
+    """The body returned a value. `obeyed`: it had read `cancel_requested` since it became true."""
+
+    value: Any
+    obeyed: bool = False
+
+
+class Raised(msgspec.Struct):
+    """The body raised. `retry_after` is the delay before a retry, if its process has computed one."""
+
+    error: BaseException
+    retry_after: float | None = None
+
+
+class Stopped(msgspec.Struct):
+    """The body ended because its scope was cancelled."""
+
+
+class Lost(msgspec.Struct, gc=False):
+    """The body's executor is lost. `died`: its process has died, perhaps because of the body. `forgotten`:
+    the executor is not lost, but no longer has the body."""
+
+    why: str
+    died: bool = False
+    forgotten: bool = False
+
+
+class NeverBegan(msgspec.Struct, gc=False):
+    """The body has not begun, because its executor has not received the order and never will."""
+
+
+class Unfit(msgspec.Struct, gc=False):
+    """The executor cannot execute the body, which has not begun."""
+
+    why: str
+
+
+class BodyEnded(msgspec.Struct):
+    """The body has ended. With a `Pause`, the run continues later with a new body."""
+
+    outcome: Returned | Raised | Stopped | Lost | NeverBegan | Unfit | Pause
 
 
 def cancel_child(run: str) -> Cancel:

@@ -1,9 +1,14 @@
-"""One execution: a body in its own task, inside the cancel scope with which the run ends it."""
+"""An execution: a body while it executes, as its run's machine sees it.
+
+The body executes in a task of this process (`LocalExecution`) or in an executor
+(`actors/executors/remote_execution.py`).
+"""
 
 from __future__ import annotations
 
 import inspect
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
@@ -14,33 +19,54 @@ from ...protocol.parameters import convert_params
 from ..jobs import Job
 from .api import Run
 from .blocking import BlockingRun
+from .body_messages import Raised, Returned, Stopped
 from .context import Body
 from .pause import Pause
 
 
-class Returned(msgspec.Struct):
-    """The body returned a value."""
+class Execution(ABC):
+    """See the module's docstring."""
 
-    value: Any
+    id: str
+    """The id of the run."""
+    attempt: int
+    lapsed = False
+    """Whether the body was ended because the engine lost its lease; its outcome is then ignored."""
+    continues = False
+    """Whether the body continues when the engine stops, so that the next engine can adopt it."""
 
+    @property
+    @abstractmethod
+    def untaken(self) -> int:
+        """The number of messages or signals that the body has not taken."""
 
-class Raised(msgspec.Struct):
-    """The body raised."""
+    @abstractmethod
+    def deliver(self, message: Any) -> None:
+        """Pass a committed message or signal to the body."""
 
-    error: BaseException
+    @abstractmethod
+    def request_cancel(self, *, resumes_later: bool) -> None:
+        """The body should end. `resumes_later`: the run and its children continue with another body."""
 
+    @abstractmethod
+    def stop(self) -> None:
+        """Cancel the body's scope."""
 
-class Stopped(msgspec.Struct):
-    """The body ended because its scope was cancelled."""
+    @abstractmethod
+    def close(self, why: str) -> Sequence[Any]:
+        """Refuse all further calls of the body; returns the messages that it has not taken."""
 
+    @abstractmethod
+    def advance(self, seconds: float) -> None:
+        """This computer was suspended for `seconds`: shorten the body's sleeps by that."""
 
-class BodyEnded(msgspec.Struct):
-    """From an execution to the run's actor: the body has ended.
+    @abstractmethod
+    async def discard_parts(self) -> None:
+        """Delete the unfinished files of a body that is abandoned."""
 
-    The outcome is a `Pause` if the run continues later with a new body.
-    """
-
-    outcome: Returned | Raised | Stopped | Pause
+    @abstractmethod
+    def settle(self) -> None:
+        """How the run continues after the end of the body is committed."""
 
 
 class LiveBody(msgspec.Struct, frozen=True):
@@ -53,36 +79,38 @@ class LiveBody(msgspec.Struct, frozen=True):
 
 
 class LiveBodies:
-    """The bodies that execute. `ends` is called when one has ended, before its run is notified."""
+    """The bodies that execute in this process, and those in child processes, for which `none` also waits.
+    `ends` is called when one of this process has ended, before its run is notified."""
 
-    def __init__(self, ends: Callable[[Execution], None] = lambda _: None) -> None:
+    def __init__(self, ends: Callable[[LocalExecution], None] = lambda _: None) -> None:
         self.may_begin: Callable[[], Awaitable[None]] | None = None
         """Awaited before the first step of each body: returns when the body may execute."""
         self._ends = ends
-        self._executions: dict[Execution, None] = {}
-        self._begun: dict[Execution, None] = {}  # those that have executed their first step
-        self._abandoned: dict[Execution, None] = {}
+        self._executions: dict[LocalExecution, None] = {}
+        self._begun: dict[LocalExecution, None] = {}  # those that have executed their first step
+        self._abandoned: dict[LocalExecution, None] = {}
+        self._elsewhere: dict[Execution, None] = {}  # in child processes of this one
         self._none = trio.lowlevel.ParkingLot()
 
-    def __iter__(self) -> Iterator[Execution]:
+    def __iter__(self) -> Iterator[LocalExecution]:
         return iter(self._executions)
 
-    def __contains__(self, execution: Execution) -> bool:
+    def __contains__(self, execution: LocalExecution) -> bool:
         return execution in self._executions
 
-    def add(self, execution: Execution) -> None:
+    def add(self, execution: LocalExecution) -> None:
         """A body begins."""
         self._executions[execution] = None
 
-    def begin(self, execution: Execution) -> None:
+    def begin(self, execution: LocalExecution) -> None:
         """A body executes its first step."""
         self._begun[execution] = None
 
-    def begun(self) -> Sequence[Execution]:
+    def begun(self) -> Sequence[LocalExecution]:
         """The bodies that have executed their first step. Can be called from any thread."""
         return list(self._begun)
 
-    def remove(self, execution: Execution) -> None:
+    def remove(self, execution: LocalExecution) -> None:
         """A body has ended."""
         self._ends(execution)
         del self._executions[execution]
@@ -92,22 +120,44 @@ class LiveBodies:
 
     def abandoned(self, execution: Execution) -> None:
         """A body is abandoned: `none` no longer waits for it."""
-        self._abandoned[execution] = None
-        self._look()
+        if isinstance(execution, LocalExecution):
+            self._abandoned[execution] = None
+            self._look()
+        else:
+            self.ended_elsewhere(execution)
+
+    def begin_elsewhere(self, execution: Execution) -> None:
+        """A body begins in a child process, which ends with this one."""
+        self._elsewhere[execution] = None
+
+    def ended_elsewhere(self, execution: Execution) -> None:
+        """A body in another process has ended."""
+        if self._elsewhere.pop(execution, self) is None:
+            self._look()
 
     async def none(self) -> None:
-        """Wait until only abandoned bodies execute."""
-        while len(self._executions) > len(self._abandoned):
+        """Wait until only abandoned bodies execute, here and in child processes."""
+        while not self._is_none():
             await self._none.park()
 
+    @property
+    def only_abandoned(self) -> bool:
+        """Whether no bodies execute in this process except abandoned ones."""
+        return len(self._executions) == len(self._abandoned)
+
+    def _is_none(self) -> bool:
+        return self.only_abandoned and not self._elsewhere
+
     def _look(self) -> None:
-        if len(self._executions) == len(self._abandoned):
+        if self._is_none():
             self._none.unpark_all()
 
 
-class Execution:
-    """A body while it executes. `interrupt` is called with errors that must stop the engine, such as
-    `KeyboardInterrupt`."""
+class LocalExecution(Execution):
+    """A body in its own task of this process, inside the cancel scope with which the run ends it.
+
+    `interrupt` is called with errors that must stop the process, such as `KeyboardInterrupt`.
+    """
 
     def __init__(
         self,
@@ -116,12 +166,10 @@ class Execution:
         params: Any,
         interrupt: Callable[[BaseException], None],
     ) -> None:
+        self.id = body.order.run
+        self.attempt = body.order.attempt
         self.body = body
         self.scope = trio.CancelScope()
-        self.lapsed = False
-        """Whether the body was ended because the engine lost its lease; its outcome is then ignored."""
-        self.children: Sequence[str] = ()
-        """The child runs that the body waited for when the lease was lost."""
         self._job = job
         self._params = params
         self._interrupt = interrupt
@@ -141,20 +189,49 @@ class Execution:
         """A description of this body."""
         job = self._job
         patience = 2 * job.grace if job.cancel == "cooperative" else job.grace
-        return LiveBody(self.body.id, self.body.attempt, patience)
+        return LiveBody(self.id, self.attempt, patience)
+
+    # For the run's machine, or the executor's link.
+
+    @property
+    def untaken(self) -> int:
+        return self.body.untaken
+
+    def deliver(self, message: Any) -> None:
+        self.body.deliver(message)
+
+    def request_cancel(self, *, resumes_later: bool) -> None:
+        self.body.request_cancel()
+        if resumes_later:
+            self.body.resume_later()
+
+    def stop(self) -> None:
+        self.scope.cancel()
+
+    def close(self, why: str) -> Sequence[Any]:
+        return self.body.close(why)
+
+    def advance(self, seconds: float) -> None:
+        self.body.advance(seconds)
+
+    async def discard_parts(self) -> None:
+        await self.body.discard_parts()
+
+    def settle(self) -> None:
+        pass  # the body's task has already ended
 
     def lapse(self, why: str) -> None:
         """End the body immediately. Its run's actor decides afterwards how the run continues."""
         self.lapsed = True
-        self.children = tuple(self.body.children)
-        self.body.request_cancel()
-        self.body.resume_later()
+        self.request_cancel(resumes_later=True)
         self.body.lapse(why)
         self.scope.cancel()
 
+    # The body's task.
+
     @trio.lowlevel.enable_ki_protection
     async def __call__(self, living: LiveBodies) -> None:
-        """Execute the body and report its outcome to the run's actor. It is in `living` until it ends."""
+        """Execute the body and report its outcome to its host. It is in `living` until it ends."""
         outcome: Returned | Raised | Stopped | Pause = Stopped()
         try:
             with self.scope:
@@ -162,18 +239,26 @@ class Execution:
                     await living.may_begin()
                 living.begin(self)
                 value = await self._execute()
-                outcome = value if isinstance(value, Pause) else Returned(self.body.as_result(value))
+                if isinstance(value, Pause):
+                    outcome = value
+                else:
+                    outcome = Returned(self.body.as_result(value), self.body.saw_cancel_request)
         except Exception as error:
             outcome = Raised(error)
         except BaseException as error:
             if not _is_cancel(error):
                 self._interrupt(error)
             elif trio.current_effective_deadline() == -math.inf:
-                raise  # the engine itself is being cancelled
+                raise  # the process itself is being cancelled
             outcome = Raised(error)
         finally:
             living.remove(self)
-        self.body.tell_actor(BodyEnded(Stopped() if self.lapsed else outcome))
+        self.body.host.ended(Stopped() if self.lapsed else outcome)
+
+    def check(self) -> None:
+        """Raise `Invalid` if the parameters cannot be converted; for an executor, before the body begins."""
+        if self._job.params_type is not None:
+            convert_params(self._params, self._job.params_type)
 
     @trio.lowlevel.disable_ki_protection
     async def _execute(self) -> Any:
@@ -182,7 +267,8 @@ class Execution:
             run.params = convert_params(self._params, job.params_type)
         arguments = (run.params,) if job.params_type is not None else ()
         if job.loop == "asyncio":
-            return await self.body.services.asyncio_bodies.execute(job.function, run, *arguments)
+            asyncio_bodies = self.body.surroundings.asyncio_bodies
+            return await asyncio_bodies.execute(job.function, run, *arguments)
         if not job.in_thread:
             return await job.function(run, *arguments)
         return await trio.to_thread.run_sync(job.function, BlockingRun(run), *arguments, limiter=_UNLIMITED)

@@ -218,7 +218,8 @@ class Interrupts:
                 interrupt.answer.set(answer)
 
     def body_ended(self) -> None:
-        """No body waits for the answers now; the next body can open the interrupts again."""
+        """No body waits for the answers now; the next body, or the same one when its executor has attached
+        again, can open the interrupts again."""
         for interrupt in self._open.values():
             interrupt.answer = None
 

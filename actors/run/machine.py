@@ -22,10 +22,12 @@ import msgspec
 from ...persistence.store import Checkpoint
 from ...protocol.states import Status
 from ..engine.suspends import Suspended
+from ..executors.remote_execution import RemoteExecution
 from ..journal.change import Committed, Outcome
 from ..messages import (
     AnswerInterrupt,
     Cancel,
+    Evict,
     Forget,
     Inject,
     KeepTime,
@@ -38,9 +40,21 @@ from ..messages import (
 )
 from . import background, outcomes, requests, restore, termination
 from .background import BackgroundDone
-from .body_messages import Flag, OpenInterrupt, Resume, Save, Suspend, Taken, WithdrawInterrupt
-from .context import Body, Services
-from .execution import BodyEnded, Execution, LiveBodies
+from .body_messages import (
+    Adopted,
+    BodyEnded,
+    Flag,
+    OpenInterrupt,
+    Resume,
+    Save,
+    Suspend,
+    Taken,
+    WithdrawInterrupt,
+)
+from .context import Body
+from .execution import LiveBodies, LocalExecution
+from .local_host import LocalHost
+from .services import Services
 from .state import RunState, Steps
 from .transitions import move
 
@@ -96,7 +110,9 @@ class RunMachine:
         if run.background or self._steps is not None:
             return True
         if run.execution is not None:
-            return not (run.abandoned and run.stopping is not None)
+            if run.stopping is None:
+                return True
+            return not (run.abandoned or (run.execution.continues and run.stopping.now))
         if run.ended or (run.stopping is not None and run.stopping.now):
             return False
         return run.status is not Status.QUEUED or len(run.timers) > 0 or len(run.inbox) > 0
@@ -204,19 +220,23 @@ class RunMachine:
 
     def _start_body(self, checkpoint: Checkpoint | None) -> None:
         run = self.state
-        submission = run.submission
-        body = Body(submission, run.attempt, checkpoint, tuple(run.inbox), run.services, run.answers)
-        body.woken_at, run.woken_at = run.woken_at, None
-        run.inbox = ()
-        run.execution = Execution(submission.job, body, submission.params, self._interrupt)
+        submission, order = run.submission, run.order_for_body(checkpoint)
+        host = LocalHost(submission, run.attempt, run.services, run.answers)
+        run.host = host
+        if run.woken_at is not None:
+            host.woken_at, run.woken_at = run.woken_at, None
+        inbox, run.inbox = tuple(run.inbox), ()
+        if run.executor is None:
+            body = Body(order, host, run.services.surroundings, inbox)
+            run.execution = LocalExecution(submission.job, body, order.params, self._interrupt)
+        else:
+            run.execution = RemoteExecution(order, host, run.executor, inbox)
         run.effects.start_body(run.execution)
 
 
 def _has_no_checkpoint(run: RunState) -> bool:
     """Whether no checkpoint can exist from which the body could resume."""
-    submission = run.submission
-    first = run.attempt == 1 and submission.stored is None and not run.lapsed
-    return submission.kind == "start" and first
+    return run.submission.kind == "start" and not run.had_body
 
 
 async def _load_checkpoint(run: RunState) -> Checkpoint | None:
@@ -275,7 +295,7 @@ def _suspended(run: RunState, message: Suspended) -> None:
     if run.has_interrupts:
         run.interrupts.advance(message.seconds)
     if run.execution is not None:
-        run.execution.body.advance(message.seconds)
+        run.execution.advance(message.seconds)
 
 
 _HANDLERS: dict[type, Callable[[RunState, Any], Steps | None]] = {
@@ -283,6 +303,7 @@ _HANDLERS: dict[type, Callable[[RunState, Any], Steps | None]] = {
     DeadlineReached: _deadline_reached,
     Recover: restore.recover,
     BodyEnded: outcomes.body_ended,
+    Adopted: requests.adopted,
     Suspend: requests.suspend,
     Resume: requests.resume,
     OpenInterrupt: requests.open_interrupt,
@@ -295,6 +316,7 @@ _HANDLERS: dict[type, Callable[[RunState, Any], Steps | None]] = {
     Taken: requests.taken,
     Cancel: termination.cancel,
     Stop: termination.stop,
+    Evict: termination.evict,
     Reject: termination.reject,
     Forget: termination.forget,
     KeepTime: _keep_time,

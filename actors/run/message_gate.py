@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Literal
 
 import msgspec
@@ -29,8 +30,9 @@ class MessageGate(msgspec.Struct, gc=False):
         """Add a waiting message."""
         self.waiting = (*self.waiting, seq)
 
-    def take(self, count: int) -> tuple[int, ...]:
-        """The body has taken the `count` oldest messages; returns their seqs."""
+    def take(self, seq: int) -> tuple[int, ...]:
+        """The body has taken its messages up to this seq; returns their seqs."""
+        count = bisect_right(self.waiting, seq)
         taken, self.waiting = self.waiting[:count], self.waiting[count:]
         return taken
 

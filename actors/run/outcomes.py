@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator
-from typing import Any
 
 from ...protocol.errors import RunCancelled
 from ...protocol.states import Status
-from ..jobs import exponential
 from ..journal.change import Change, Outcome
 from ..messages import BodyGone
-from .context import Body
-from .execution import BodyEnded, Raised, Returned
-from .failures import error_text, log_failure
+from .body_messages import BodyEnded, Lost, NeverBegan, Raised, Returned, Unfit
+from .execution import Execution, LocalExecution
+from .failures import RemoteError, error_text, log_failure, retry_delay
+from .local_host import LocalHost
 from .pause import Pause
-from .restore import lapsed, wait
+from .restore import begin_elsewhere, continue_elsewhere, executor_lost, lapsed, refused, wait
 from .state import RunState, Steps, Verdict
 from .termination import end, suspend_for_shutdown
 from .transitions import lose_body, move
@@ -29,11 +28,28 @@ logger = logging.getLogger("greenroom")
 
 def body_ended(run: RunState, message: BodyEnded) -> Steps:
     """The body has ended: decide how the run continues."""
-    execution, run.execution = run.execution, None
+    execution, host = run.execution, run.host
     assert execution is not None, "a run has one body at a time"
-    run.inbox = execution.body.close("its body has ended")
-    run.files = (*run.files, *execution.body.finished_files)
+    assert host is not None, "every body has a host"
+    run.execution = run.host = None
+    steps = _after_body(run, message, execution, host)
+    if isinstance(execution, LocalExecution):
+        return steps
+    run.live_bodies.ended_elsewhere(execution)
+    return _settle_after(steps, execution)
+
+
+def _settle_after(steps: Steps, execution: Execution) -> Steps:
+    yield from steps
+    execution.settle()
+
+
+def _after_body(run: RunState, message: BodyEnded, execution: Execution, host: LocalHost) -> Steps:
+    run.inbox = execution.close("its body has ended")
+    if host.files:
+        run.keep_files(host)
     in_lane, run.resuming = run.resuming is not None, None
+    run.adopted_wait = None
     if run.status is Status.SUSPENDED:
         run.leave_lane()
     run.gate.no_body()
@@ -46,17 +62,33 @@ def body_ended(run: RunState, message: BodyEnded) -> Steps:
         return
     outcome, verdict = message.outcome, run.verdict
     if execution.lapsed and verdict is None:
-        yield from lapsed(run, execution, in_lane=in_lane)
+        yield from lapsed(run, tuple(host.children), in_lane=in_lane)
         return
-    unrecorded = not execution.body.end_is_written
+    if verdict is None and isinstance(outcome, Returned):
+        yield from _returned(run, outcome)
+        return
+    if isinstance(outcome, Lost) and (verdict is None or verdict.to is Status.SUSPENDED):
+        run.verdict = None
+        yield from executor_lost(run, outcome, tuple(host.children), in_lane=in_lane)
+        return
+    if isinstance(outcome, NeverBegan) and verdict is None:
+        yield from begin_elsewhere(run, "not_begun")
+        return
+    if isinstance(outcome, Unfit) and verdict is None:
+        if run.status is Status.RUNNING:
+            yield from refused(run, outcome)
+        else:  # the body had begun: it has released its slot
+            yield from executor_lost(run, Lost(outcome.why), tuple(host.children), in_lane=in_lane)
+        return
+    unrecorded = not host.end_is_written
     if verdict is not None and verdict.to is Status.TIMED_OUT:
         yield from end(run, Status.TIMED_OUT, reason=verdict.reason, unrecorded=unrecorded)
     elif isinstance(outcome, Pause) and (verdict is None or verdict.to is Status.SUSPENDED):
         yield from _pause(run, outcome)
     elif isinstance(outcome, Returned):
-        yield from _returned(run, outcome.value, execution.body)
+        yield from _returned(run, outcome)
     elif isinstance(outcome, Raised) and not _is_child_cancel(verdict, outcome.error):
-        yield from _raised(run, outcome.error)
+        yield from _raised(run, outcome)
     else:
         assert verdict is not None, "a body's scope is cancelled only by a verdict"
         yield from _stopped(run, verdict, unrecorded=unrecorded)
@@ -84,34 +116,39 @@ def _pause(run: RunState, pause: Pause) -> Steps:
 
 def _is_child_cancel(verdict: Verdict | None, error: BaseException) -> bool:
     """Whether the body raised because one of its child runs was cancelled together with it."""
-    return verdict is not None and verdict.to is Status.CANCELLED and isinstance(error, RunCancelled)
+    if verdict is None or verdict.to is not Status.CANCELLED:
+        return False
+    return isinstance(error, RunCancelled) or (isinstance(error, RemoteError) and error.child_cancelled)
 
 
-def _returned(run: RunState, value: Any, body: Body) -> Generator[Change, Outcome, bool]:
+def _returned(run: RunState, outcome: Returned) -> Generator[Change, Outcome, bool]:
     verdict = run.verdict
-    if verdict is not None and verdict.to is Status.CANCELLED and body.obeyed_cancel:
+    if verdict is not None and verdict.to is Status.CANCELLED and outcome.obeyed:
         return end(run, Status.CANCELLED, reason=verdict.reason, by=verdict.by)
-    return end(run, Status.SUCCEEDED, reason=None, result=value, by="body")
+    return end(run, Status.SUCCEEDED, reason=None, result=outcome.value, by="body")
 
 
-def _raised(run: RunState, error: BaseException) -> Steps:
-    attempt = run.attempt
+def _raised(run: RunState, outcome: Raised) -> Steps:
+    attempt, error = run.attempt, outcome.error
     may_retry = (
         run.verdict is None
         and not run.no_retry
         and isinstance(error, Exception)
+        and not (isinstance(error, RemoteError) and not error.retries)
         and attempt < run.submission.job.max_attempts
     )
     then = "and will be retried" if may_retry else "and has no attempts left"
     log_failure(run.submission, attempt, error, then)
     if may_retry:
-        yield from _wait_for_retry(run, error)
+        yield from _wait_for_retry(run, outcome)
     else:
         yield from end(run, Status.FAILED, reason="error", error=error_text(error), by="body")
 
 
-def _wait_for_retry(run: RunState, error: BaseException) -> Steps:
-    delay = _retry_delay(run)
+def _wait_for_retry(run: RunState, outcome: Raised) -> Steps:
+    error, delay = outcome.error, outcome.retry_after
+    if delay is None:
+        delay = retry_delay(run.submission.job, run.attempt)
     closing = run.closing("ended", None, "body")
     if run.status is Status.RUNNING:
         wakes_at = run.services.wall_clock() + delay
@@ -136,21 +173,15 @@ def _wait_for_retry(run: RunState, error: BaseException) -> Steps:
     run.timers.set("retry", run.now + delay)
 
 
-def _retry_delay(run: RunState) -> float:
-    job, attempt = run.submission.job, run.attempt
-    try:
-        return job.delay(attempt)
-    except Exception:  # an error in the job's code; the run continues with the default
-        logger.exception(
-            "backoff function of job %r failed for attempt %d; using the default", job.name, attempt
-        )
-        return exponential(attempt)
-
-
 def _stopped(run: RunState, verdict: Verdict, *, unrecorded: bool) -> Steps:
     if verdict.to is not Status.SUSPENDED:
         yield from end(run, verdict.to, reason=verdict.reason, by=verdict.by, unrecorded=unrecorded)
-    elif run.status is Status.RUNNING:
-        yield from suspend_for_shutdown(run)
+        return
+    elsewhere, executed = run.stopping is None, run.status is Status.RUNNING
+    run.next_attempt = run.attempt
+    if executed:
+        yield from suspend_for_shutdown(run, verdict.reason, enters_again=elsewhere)
     else:
         yield from lose_body(run)
+    if elsewhere:
+        continue_elsewhere(run, queued=executed)

@@ -15,7 +15,7 @@ from ...protocol.values import copied, shown
 from ..journal.change import REPORTING, Change
 from ..journal.messages import unavailable
 from ..messages import AnswerInterrupt, Inject, SendSignal
-from .body_messages import Flag, OpenInterrupt, Resume, Save, Suspend, Taken, WithdrawInterrupt
+from .body_messages import Adopted, Flag, OpenInterrupt, Resume, Save, Suspend, Taken, WithdrawInterrupt
 from .message_gate import MAX_MESSAGES
 from .pause import Message, Signal
 from .restore import check_answers, check_messages, check_signals
@@ -25,10 +25,23 @@ from .transitions import changed, move, note
 # Waiting without a slot.
 
 
+def adopted(run: RunState, message: Adopted) -> None:
+    """The body's executor has attached again: the body can repeat the requests that it waits for."""
+    if run.execution is None:
+        return  # the body has ended in the meantime
+    if run.status is Status.SUSPENDED:
+        run.adopted_wait = run.waiting_for
+    if run.has_interrupts:
+        run.interrupts.body_ended()
+
+
 def suspend(run: RunState, message: Suspend) -> Steps:
     """The body starts to wait and releases its slot."""
     if run.verdict is not None:
         message.reply.set(None)
+    elif run.adopted_wait == message.waiting_for:
+        run.adopted_wait = None
+        message.reply.set(None)  # the body repeats the request
     elif run.status is not Status.RUNNING:
         message.reply.fail(_wait_conflict(run))
     else:
@@ -38,6 +51,7 @@ def suspend(run: RunState, message: Suspend) -> Steps:
 
 def resume(run: RunState, message: Resume) -> None:
     """The body's wait has ended: it continues when the run has a slot again."""
+    run.adopted_wait = None
     if run.verdict is not None or run.status is not Status.SUSPENDED:
         message.reply.set(None)
     else:
@@ -79,23 +93,33 @@ def open_interrupt(run: RunState, message: OpenInterrupt) -> Steps:
         message.reply.set(False)
     elif (kept := interrupts.stored_answer(message)) is not None:
         message.answer.set(kept.answer)
-        message.reply.set(False)
+        message.reply.set(_repeats_release(run, message))
     elif (refusal := _interrupt_refusal(run, message)) is not None:
         message.reply.fail(refusal)
     else:
+        repeats = _repeats_release(run, message)
         opened = interrupts.open(message, run.now)
-        if message.release_slot:
+        if message.release_slot and not repeats:
             yield from _release_slot(run, "answer", None, None, *opened)
         elif opened:
             yield from note(run, *opened)
         message.reply.set(message.release_slot)
 
 
+def _repeats_release(run: RunState, message: OpenInterrupt) -> bool:
+    """Whether the run had released its slot for this interrupt before its executor attached again."""
+    if not message.release_slot or run.adopted_wait != "answer":
+        return False
+    run.adopted_wait = None
+    return True
+
+
 def _interrupt_refusal(run: RunState, message: OpenInterrupt) -> GreenroomError | None:
     if run.interrupts.awaited_by_body(message.key):
         return Conflict(f"run {run.id} already has an open interrupt with key {shown(message.key)}")
     if message.release_slot:
-        return None if run.status is Status.RUNNING else _wait_conflict(run)
+        released = run.status is not Status.RUNNING and run.adopted_wait != "answer"
+        return _wait_conflict(run) if released else None
     left = run.timers.left("run_timeout", run.now)
     if message.timeout >= left and run.submission.terms.run_timeout is not None:
         return Invalid(
@@ -173,7 +197,7 @@ def inject(run: RunState, message: Inject) -> Steps:
     outcome = yield from note(run, event)
     run.gate.add(outcome.seq)
     if run.execution is not None:
-        run.execution.body.deliver(Message(outcome.seq, copied(message.message)))
+        run.execution.deliver(Message(outcome.seq, copied(message.message)))
     else:
         run.inbox = (*run.inbox, Message(outcome.seq, copied(message.message)))
         check_messages(run)
@@ -182,14 +206,14 @@ def inject(run: RunState, message: Inject) -> Steps:
 
 def signal(run: RunState, message: SendSignal) -> Steps:
     """A caller sends a flow's run a value for its shared state. It is kept until the body takes it."""
-    job, body = run.submission.job, run.execution.body if run.execution is not None else None
+    job, execution = run.submission.job, run.execution
     if run.ended:
         message.reply.set(None)
     elif job.special is None:
         message.reply.fail(
             Conflict(f"run {run.id} of job {shown(job.name)} accepts no signals: only flows do")
         )
-    elif (len(run.inbox) if body is None else body.untaken) >= MAX_MESSAGES:
+    elif (len(run.inbox) if execution is None else execution.untaken) >= MAX_MESSAGES:
         message.reply.fail(QueueFull(f"run {run.id} already has {MAX_MESSAGES} waiting signals: retry later"))
     else:
         event = RunSignal(by=message.by, key=message.key, value=message.value, **run.submission.about())
@@ -198,8 +222,8 @@ def signal(run: RunState, message: SendSignal) -> Steps:
             message.reply.fail(unavailable())
             return
         received = Signal(outcome.seq, message.key, message.value)
-        if body is not None:
-            body.deliver(received)
+        if execution is not None:
+            execution.deliver(received)
         else:
             run.inbox = (*run.inbox, received)
             check_signals(run)
@@ -208,5 +232,6 @@ def signal(run: RunState, message: SendSignal) -> Steps:
 
 def taken(run: RunState, message: Taken) -> None:
     """The body has taken messages: they are no longer kept."""
-    memo = MessagesTaken(run.id, run.gate.take(message.count))
-    run.effects.commit(Change((), run=run.id, memos=(memo,)))
+    taken = run.gate.take(message.seq)
+    if taken:
+        run.effects.commit(Change((), run=run.id, memos=(MessagesTaken(run.id, taken),)))

@@ -8,6 +8,7 @@ a new body. Otherwise the run ends.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -18,16 +19,19 @@ from ...protocol.states import Status
 from ..actor import TellWhenSet
 from ..channel import Countdown
 from ..engine.recovery import holds_slot
+from ..executors.remote_execution import RemoteExecution
 from ..jobs import unknown_job
 from ..journal.change import Change
 from ..journal.messages import WatchEnd
-from ..messages import Recover
+from ..messages import ExecutorUnfit, Recover, Suspect
+from ..scheduling.stored_bodies import is_child, never_began
 from ..scheduling.trials import MOST_DEATHS
 from . import background
-from .execution import Execution
+from .body_messages import Lost, Unfit
+from .local_host import LocalHost
 from .pause import Message, Pause, Signal, matches
-from .state import RunState, Steps
-from .termination import end
+from .state import RunState, Steps, Verdict
+from .termination import end, enforce
 from .transitions import lose_body, move, note
 
 logger = logging.getLogger("greenroom")
@@ -47,14 +51,16 @@ def restore(run: RunState, stored: StoredRun) -> None:
     """Restore the state that the run had when the engine ended, except for its body."""
     record = stored.record
     run.status, run.attempt, run.waiting_for = record.status, record.attempt, record.waiting_for
-    if record.attempt and record.reason != "retry" and run.submission.job.resumable:
-        run.next_attempt = record.attempt  # an attempt that a restart interrupted does not count
+    interrupted = record.attempt and record.reason != "retry" and run.submission.job.resumable
+    if interrupted or never_began(record):
+        run.next_attempt = record.attempt  # this attempt does not count
     else:
         run.next_attempt = record.attempt + 1
     if stored.interrupts:
         run.interrupts.restore(stored.interrupts, run.now)
     run.deaths, run.waits_until = stored.deaths, stored.wakes_at
     run.files, run.files_doomed = stored.files, stored.files_doomed
+    run.foreign_files = {folder: tuple(paths) for folder, paths in stored.foreign_files.items()} or None
     run.gate.waiting = tuple(seq for seq, _ in stored.messages)
     if run.submission.job.special is None:
         run.inbox = [Message(seq, message) for seq, message in stored.messages]
@@ -69,6 +75,9 @@ def recover(run: RunState, message: Recover) -> Steps:
 
     Unfinished files of the last body are deleted before the next body starts, or before the run ends.
     """
+    if message.awaits_executor:
+        await_executor(run, message)
+        return
     background.add(run, partial(_remove_unfinished_files, run), partial(_keep_finished_files, run))
     yield from _continue_or_end(run, message)
     stored = run.submission.stored
@@ -90,7 +99,7 @@ def _continue_or_end(run: RunState, message: Recover) -> Steps:
     stored, job = run.submission.stored, run.submission.job
     assert stored is not None, "only a run that was stored can be recovered"
     record = stored.record
-    may_continue = job.resumable or record.attempt < job.max_attempts
+    may_continue = job.resumable or record.attempt < job.max_attempts or never_began(record)
     if run.status is Status.CANCELLING or run.files_doomed:
         run.orphans = message.children
         if run.status is Status.RUNNING:  # a start was committed before the cancel
@@ -133,37 +142,151 @@ def _without_body(run: RunState, waiting_for: str | None, memos: tuple[Memo, ...
     run.gate.awaited = awaits_message
 
 
-def lapsed(run: RunState, execution: Execution, *, in_lane: bool) -> Steps:
-    """The body was ended because the engine lost its lease. `in_lane`: the run was queued for a slot."""
-    job = run.submission.job
+def lapsed(run: RunState, children: Sequence[str], *, in_lane: bool) -> Steps:
+    """The body was ended because the engine lost its lease, while it waited for these child runs. `in_lane`:
+    the run was queued for a slot."""
     run.lapsed = True
-    run.orphans = execution.children
+    why = "the engine lost its lease on the store while the run executed"
+    yield from _lose_body(run, "lease_lost", "lease_lost", why, (), children, in_lane=in_lane)
+
+
+def executor_lost(run: RunState, lost: Lost, children: Sequence[str], *, in_lane: bool) -> Steps:
+    """The executor has lost the body, or is lost itself: the run continues as after a crash. If its process
+    has died, that counts against the run."""
+    run.lapsed = True
+    _keep_deadline(run)
+    if run.executor is not None and is_child(run.executor):  # it wrote to the engine's own data folder
+        background.add(run, partial(_remove_unfinished_files, run), partial(_keep_finished_files, run))
+    memos: tuple[Memo, ...] = ()
+    if lost.died:
+        run.deaths += 1
+        memos = (Deaths(run.id, run.deaths),)
+        if run.deaths >= MOST_DEATHS:
+            why = f"{run.deaths} processes died while they executed the run"
+            yield from end(run, Status.FAILED, reason="killed", error=why)
+            return
+        run.effects.tell("supervisor", "", Suspect(run.id, run.deaths))
+    suspended, failed = ("body_lost", "body_lost") if lost.forgotten else ("executor_lost", "crashed")
+    yield from _lose_body(run, suspended, failed, lost.why, memos, children, in_lane=in_lane)
+
+
+def _lose_body(
+    run: RunState,
+    suspended: str,
+    failed: str,
+    why: str,
+    memos: tuple[Memo, ...],
+    children: Sequence[str],
+    *,
+    in_lane: bool,
+) -> Steps:
+    """The body ended without a result: the run continues with a new body, or fails. `suspended` and `failed`
+    are the reasons."""
+    job = run.submission.job
+    run.orphans = children
     run.timers.drop("run_timeout")
     run.run_clock.reset()
     run.next_attempt = run.attempt if job.resumable else run.attempt + 1
     if not job.resumable and run.attempt >= job.max_attempts:
-        why = "the engine lost its lease on the store while the run executed"
-        yield from end(run, Status.FAILED, reason="lease_lost", error=why)
+        yield from end(run, Status.FAILED, reason=failed, error=why)
     elif run.status is Status.RUNNING:
         yield from move(
             run,
             Status.SUSPENDED,
             *run.closing("ended", None, "engine"),
             live_body=False,
-            reason="lease_lost",
+            reason=suspended,
             waiting_for="slot",
             interactive=False,
             enters_again=True,
+            memos=memos,
         )
         run.forget_interrupts()
     else:
         if run.has_interrupts:
             run.interrupts.body_ended()
-        yield from _without_body(run, None if in_lane else run.waiting_for)
+        yield from _without_body(run, None if in_lane else run.waiting_for, memos)
         if in_lane:
             run.ask_for_slot()
         else:
-            _resume_wait(run, run.waiting_for, run.waits_until, list(execution.children))
+            _resume_wait(run, run.waiting_for, run.waits_until, list(children))
+
+
+def refused(run: RunState, unfit: Unfit) -> Steps:
+    """The executor cannot execute the body: the run continues at another one. If only executors have the job,
+    the run ends: the engine could not check its parameters."""
+    job, executor = run.submission.job, run.executor
+    assert executor is not None, "only an executor refuses a body"
+    if job.terms is not None:
+        yield from end(run, Status.FAILED, reason="rejected", error=unfit.why)
+        return
+    run.effects.tell("supervisor", "", ExecutorUnfit(executor, job.name, unfit.why))
+    yield from begin_elsewhere(run, "executor_refused")
+
+
+def begin_elsewhere(run: RunState, reason: str) -> Steps:
+    """The body never began: the run continues at another executor, or at the same one later."""
+    run.timers.drop("run_timeout")
+    run.run_clock.reset()
+    run.next_attempt = run.attempt
+    yield from move(
+        run,
+        Status.SUSPENDED,
+        *run.closing("ended", None, "engine"),
+        live_body=False,
+        reason=reason,
+        waiting_for="slot",
+        interactive=False,
+        enters_again=True,
+    )
+    run.forget_interrupts()
+
+
+def _keep_deadline(run: RunState) -> None:
+    """Set the timer of the deadline again: it was dropped when the body was requested to end."""
+    deadline = run.submission.terms.deadline
+    if deadline is not None:
+        run.timers.set("deadline", run.submission.created_at + deadline)
+
+
+def continue_elsewhere(run: RunState, *, queued: bool) -> None:
+    """The body was stopped because its executor exits: request a slot for a new body, unless the run is
+    `queued`."""
+    run.verdict = None
+    run.lapsed = True
+    _keep_deadline(run)
+    if run.status is Status.SUSPENDED and run.waiting_for not in (None, "slot"):
+        _resume_wait(run, run.waiting_for, run.waits_until, [])
+    elif not queued:
+        run.ask_for_slot()
+
+
+def await_executor(run: RunState, message: Recover) -> None:
+    """The engine has restarted, and the run's body can still execute: wait for its executor."""
+    stored, submission = run.submission.stored, run.submission
+    assert stored is not None, "only a run that was stored can be recovered"
+    record = stored.record
+    assert record.executor is not None, "its body executes in an executor"
+    run.generation = message.generation
+    run.next_attempt = run.attempt  # the body continues
+    run.executor, run.fence = record.executor, record.fence or 0
+    run.gate.interactive, run.gate.streaming = record.interactive, record.streaming
+    run.gate.compacting = record.compacting
+    run.host = LocalHost(submission, run.attempt, run.services, run.answers)
+    run.host.children = dict.fromkeys(message.children)
+    inbox, run.inbox = run.inbox, ()
+    order = run.order_for_body(None)
+    run.execution = execution = RemoteExecution(order, run.host, record.executor, inbox)
+    run.services.executors.expect(execution)
+    if run.status is Status.CANCELLING:
+        run.verdict = Verdict(Status.CANCELLED, record.reason or "cancelled", "engine")
+        execution.request_cancel(resumes_later=False)
+        run.timers.clear()
+        enforce(run, execution)
+    elif run.status is Status.RUNNING:
+        run.run_clock.start(run.now)
+        if submission.terms.run_timeout is not None:
+            run.timers.set("run_timeout", run.now + submission.terms.run_timeout)
 
 
 async def _remove_unfinished_files(run: RunState) -> list[str] | None:

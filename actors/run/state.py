@@ -14,19 +14,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...persistence.store import WakesAt
+from ...persistence.store import Checkpoint, WakesAt
 from ...protocol.events import Event
+from ...protocol.executors import Execute
 from ...protocol.records import RunRecord
 from ...protocol.states import ENDED, Status
 from ..channel import Reply
 from ..effects import Effects
 from ..journal.change import Change, Outcome
 from ..messages import Cancel, Enter, Leave, Recovered, Started, Stop, Submission
-from .context import Services
 from .execution import Execution, LiveBodies
 from .interrupts import Interrupts, Kept
+from .local_host import LocalHost
 from .message_gate import MessageGate
 from .pause import Pause
+from .services import Services
 from .timers import RunClock, Timers
 
 Steps = Generator[Change, Outcome, None]
@@ -63,6 +65,7 @@ class RunState:
     __slots__ = (
         "_interrupts",
         "abandoned",
+        "adopted_wait",
         "attempt",
         "background",
         "deaths",
@@ -70,10 +73,14 @@ class RunState:
         "effects",
         "ending",
         "execution",
+        "executor",
+        "fence",
         "files",
         "files_doomed",
+        "foreign_files",
         "gate",
         "generation",
+        "host",
         "id",
         "inbox",
         "lapsed",
@@ -111,6 +118,8 @@ class RunState:
         self.status = Status.QUEUED
         self.attempt = 0
         self.generation: int | None = None  # of the slot that the run has
+        self.executor: str | None = None  # where the next or current body executes; `None` for this process
+        self.fence = 0  # of the next or current body
         self.waiting_for: str | None = None
         # What it waits for, and its messages.
         self.gate = MessageGate(submission.id, submission.job.accepts)
@@ -119,17 +128,20 @@ class RunState:
         self.run_clock = RunClock()
         self.next_attempt = 1  # the number of the attempt that the next slot is for
         self.execution: Execution | None = None
+        self.host: LocalHost | None = None  # of the current body
         self.verdict: Verdict | None = None
         self.no_retry = False  # it was to be cancelled in post-processing: it is not retried
         self.abandoned = False
-        self.lapsed = False  # one of its bodies was ended because the engine lost its lease
+        self.lapsed = False  # one of its bodies ended without a result, so there can be a checkpoint
+        self.adopted_wait: str | None = None  # the wait without a slot that an adopted body can repeat
         self.stopping: Stop | None = None
         self.resuming: Reply[None] | None = None  # of a body whose wait has ended and that needs a slot
         self.inbox: Sequence[Any] = ()  # the messages or signals that the last body did not take
         self.waits_for: Pause | None = None  # without a body
         self.waits_until: float | None = None  # in Unix seconds
         self.woken_at: float | None = None  # the wake time, in Unix seconds, for which the next body starts
-        self.files: Sequence[str] = ()  # the files that this run has finished
+        self.files: Sequence[str] = ()  # the files that this run has finished in the engine's data folder
+        self.foreign_files: dict[str, tuple[str, ...]] | None = None  # those in other data folders, by folder
         self.files_doomed = False  # whether they are deleted unless the run succeeds
         self.deaths = 0  # how many processes died while they executed it, as far as stored
         self.orphans: Sequence[str] = ()  # the child runs of a body that a restart ended
@@ -143,6 +155,19 @@ class RunState:
     def ended(self) -> bool:
         """Whether the run's status is final."""
         return self.status in ENDED
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the run has finished files."""
+        return bool(self.files or self.foreign_files)
+
+    def keep_files(self, host: LocalHost) -> None:
+        """The body has ended: record the files that it has finished."""
+        if not host.folder:
+            self.files = (*self.files, *host.files)
+            return
+        kept = self.foreign_files or {}
+        self.foreign_files = kept | {host.folder: (*kept.get(host.folder, ()), *host.files)}
 
     # Interrupts, which most runs never have.
 
@@ -203,7 +228,38 @@ class RunState:
     def take_slot(self, started: Started) -> None:
         """Record that the run is `running`, which is committed."""
         self.status, self.attempt, self.generation = Status.RUNNING, started.attempt, started.generation
-        self.waiting_for = None
+        self.waiting_for = self.adopted_wait = None
+        if not started.resumes:
+            event = started.event
+            self.executor, self.fence = event.executor, event.seq
+
+    @property
+    def had_body(self) -> bool:
+        """Whether the run can have had a body before this one."""
+        return self.attempt > 1 or self.submission.stored is not None or self.lapsed
+
+    def order_for_body(self, checkpoint: Checkpoint | None) -> Execute:
+        """What the next body executes. It resumes from the checkpoint; the counts of interrupts and calls
+        continue only from one of this run."""
+        submission, value, interrupts, calls = self.submission, None, 0, 0
+        if checkpoint is not None:
+            value = checkpoint.value
+            if checkpoint.run == self.id:
+                interrupts, calls = checkpoint.interrupts, checkpoint.calls
+        return Execute(
+            run=self.id,
+            fence=self.fence,
+            attempt=self.attempt,
+            job=submission.job.name,
+            handle=submission.handle,
+            lane=submission.lane,
+            kind=submission.kind,
+            params=submission.params,
+            checkpoint=value,
+            interrupts=interrupts,
+            calls=calls,
+            again=self.had_body,
+        )
 
     def handle_again(self, message: Any) -> None:
         """Handle a message once more, after the deferred messages."""

@@ -13,7 +13,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any, NoReturn
 
-from ...persistence.store import Deaths, FilesDoomed, Memo
+from ...persistence.store import Deaths, DeletionOwed, FilesDoomed, Memo
 from ...protocol.errors import Conflict, NotInteractive, RunAbandoned
 from ...protocol.events import Event
 from ...protocol.fold import Projection
@@ -22,10 +22,10 @@ from ...protocol.states import Status
 from ..channel import Reply
 from ..journal.change import Change, Outcome
 from ..journal.messages import Look
-from ..messages import Cancel, Forget, Reject, Stop
+from ..messages import Cancel, Evict, Forget, Reject, Stop
 from . import background
 from .body_messages import cancel_child
-from .context import Body
+from .execution import Execution
 from .state import End, RunState, Steps, Verdict
 from .transitions import lose_body, move, note
 
@@ -41,7 +41,7 @@ def cancel(run: RunState, message: Cancel) -> Steps:
     elif run.ending:
         run.late_cancels = (*run.late_cancels, message)
     elif run.execution is None:
-        if message.files == "delete" and run.files:
+        if message.files == "delete" and run.has_files:
             run.files_doomed = True
             yield from note(run, memos=(FilesDoomed(run.id),))
         ended = yield from end(
@@ -110,7 +110,7 @@ def stop(run: RunState, message: Stop) -> Steps:
     """The engine shuts down: first the body has time to finish, then its execution is ended."""
     run.stopping = message
     resumable = run.submission.job.resumable
-    if run.execution is None or run.verdict is not None:
+    if run.execution is None or run.verdict is not None or run.execution.continues:
         return
     waits = run.status is Status.SUSPENDED
     if not message.now and not resumable:
@@ -123,6 +123,18 @@ def stop(run: RunState, message: Stop) -> Steps:
         yield from _cancel_body(run, Cancel(run.id, "engine", "shutdown", "keep", Reply()))
 
 
+def evict(run: RunState, message: Evict) -> Steps:
+    """The run's executor exits: end the body. The run continues elsewhere, if its job is resumable, when the
+    body has ended or the executor is lost."""
+    if run.execution is None or run.verdict is not None:
+        return
+    if run.submission.job.resumable:
+        _stop_body(run, Verdict(Status.SUSPENDED, "executor_drained", "engine"))
+        run.timers.drop("abandon")
+    else:
+        yield from _cancel_body(run, Cancel(run.id, "engine", "shutdown", "keep", Reply()))
+
+
 def _refuse_interrupts(run: RunState) -> Steps:
     refusal = {"approved": False, "reason": "shutdown"}
     events = run.closing("shutdown", refusal, "engine")
@@ -131,10 +143,17 @@ def _refuse_interrupts(run: RunState) -> Steps:
         run.interrupts.refuse(refusal)
 
 
-def suspend_for_shutdown(run: RunState) -> Steps:
-    """Commit that the run, whose body was stopped, continues at the engine's next start."""
+def suspend_for_shutdown(run: RunState, reason: str = "shutdown", *, enters_again: bool = False) -> Steps:
+    """Commit that the run, whose body was stopped, continues at the engine's next start, or elsewhere
+    (`enters_again`)."""
     yield from move(
-        run, Status.SUSPENDED, live_body=False, reason="shutdown", waiting_for="slot", interactive=False
+        run,
+        Status.SUSPENDED,
+        live_body=False,
+        reason=reason,
+        waiting_for="slot",
+        interactive=False,
+        enters_again=enters_again,
     )
 
 
@@ -154,32 +173,35 @@ def forget(run: RunState, message: Forget) -> None:
 
 def _stop_body(run: RunState, verdict: Verdict) -> None:
     """Request the body to end, and set the timers that enforce it."""
-    execution, job, now = run.execution, run.submission.job, run.now
+    execution = run.execution
     assert execution is not None, "only a live body can be stopped"
-    body = execution.body
     run.verdict = verdict
     run.timers.clear()
-    body.request_cancel()
-    if verdict.to is Status.SUSPENDED:
-        body.resume_later()
-    else:
-        for child in body.children:
+    execution.request_cancel(resumes_later=verdict.to is Status.SUSPENDED)
+    if verdict.to is not Status.SUSPENDED and run.host is not None:
+        for child in run.host.children:
             run.effects.tell("supervisor", "", cancel_child(child))
     if run.resuming is not None:
         run.leave_lane()
         run.resume_body()
+    enforce(run, execution)
+
+
+def enforce(run: RunState, execution: Execution) -> None:
+    """A body was requested to end: cancel its scope, and abandon it if it does not end, each at its time."""
+    job, now = run.submission.job, run.now
     if job.cancel == "cooperative":
         run.timers.set("cancel_scope", now + job.grace)
         run.timers.set("abandon", now + 2 * job.grace)
     else:
-        execution.scope.cancel()
+        execution.stop()
         run.timers.set("abandon", now + job.grace)
 
 
 def cancel_scope(run: RunState) -> None:
     """The grace of a cooperative body has expired: cancel its scope."""
     if run.execution is not None:
-        run.execution.scope.cancel()
+        run.execution.stop()
 
 
 def abandon(run: RunState) -> None:
@@ -198,25 +220,25 @@ def abandon(run: RunState) -> None:
         submission.job.grace,
     )
     why = "the body did not end within its grace and was abandoned"
-    execution.body.close(why)
+    execution.close(why)
     run.live_bodies.abandoned(execution)
     if run.has_interrupts:
         run.interrupts.fail(RunAbandoned(f"run {run.id}: {why}"))
     run.ending = End(verdict.to, "abandoned", "engine", body_remains=True)
-    discards = partial(_discard_parts, run, execution.body)
+    discards = partial(_discard_parts, run, execution)
     background.add(run, discards, partial(_end_without_body, run, verdict))
 
 
-async def _discard_parts(run: RunState, body: Body) -> None:
+async def _discard_parts(run: RunState, execution: Execution) -> None:
     try:
-        await body.discard_parts()
+        await execution.discard_parts()
     except OSError:
         logger.exception("unfinished files of run %s could not be deleted", run.id)
 
 
 def _end_without_body(run: RunState, verdict: Verdict, _: None) -> Steps:
-    if run.execution is not None:
-        run.files = (*run.files, *run.execution.body.finished_files)
+    if run.host is not None and run.host.files:
+        run.keep_files(run.host)
     if verdict.to is not Status.SUSPENDED:
         yield from end(run, verdict.to, reason="abandoned", body_remains=True)
         return
@@ -252,7 +274,7 @@ def end(
     if the end `gives_way` to a start that was committed first; the caller must handle that start now.
     """
     ending = End(to, reason, by, result, error, body_remains, reply)
-    deletes = run.files_doomed and to is not Status.SUCCEEDED and bool(run.files)
+    deletes = run.files_doomed and to is not Status.SUCCEEDED and run.has_files
     special, unrecorded = run.submission.job.special, unrecorded or run.status is Status.SUSPENDED
     must_record = special is not None and run.execution is None and unrecorded
     if not (run.background or deletes or must_record):
@@ -289,6 +311,11 @@ def _commit_end(
     events, memos = unrecorded
     if run.deaths:
         memos = (*memos, Deaths(run.id, 0))
+    owed: tuple[DeletionOwed, ...] = ()
+    if run.files_doomed and ending.to is not Status.SUCCEEDED and run.foreign_files:
+        handle = run.submission.handle
+        owed = tuple(DeletionOwed(at, handle, run.id, paths) for at, paths in run.foreign_files.items())
+        memos = (*memos, *owed)
     outcome = yield from move(
         run,
         ending.to,
@@ -308,6 +335,8 @@ def _commit_end(
     stored = outcome.held or not run.submission.refused  # else the run does not exist
     assert outcome.held or not stored, f"run {run.id} could not become {ending.to} from {run.status}"
     if stored:
+        for deletion in owed:
+            run.services.executors.owe(deletion)
         run.forget_interrupts()
         run.timers.clear()
         for child in run.orphans:

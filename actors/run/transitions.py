@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...persistence.store import Memo
 from ...protocol.events import Event, RunChanged, RunStateChanged
 from ...protocol.states import ENDED, Status, allowed_from
@@ -69,8 +71,9 @@ def move(
             interactive=interactive,
             result=result,
             error=error,
-            holds_handle=holds_handle,
         )
+        if holds_handle:  # rare: Python builds a dict for a call with more than 15 keywords
+            event = replace(event, holds_handle=True)
         outcome = yield Change(
             (*before, event),
             run=submission.id,

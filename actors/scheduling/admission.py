@@ -29,6 +29,7 @@ from ..journal.messages import Look, WatchEnd, unavailable
 from ..messages import Accepted, FindRequest, Phase, Submission, Submit, cancel_replaced
 from .handles import Admit, Handles, Join, Refuse, Wait
 from .request_ids import RequestIds
+from .stored_bodies import held_elsewhere
 
 _STORED = frozenset(Status)
 
@@ -74,6 +75,8 @@ class Admission:
         """
         self._last_place = stored.last_place
         self._handles.drafts.update(stored.drafts)
+        for handle, run in held_elsewhere(stored).items():
+            self._handles.restore_remains(handle, run.id)
         for request in stored.requests:
             self._requests.restore(request, now, wall_now)
         admitted: dict[str, Submission] = {}
@@ -312,8 +315,10 @@ class _New(msgspec.Struct, frozen=True, gc=False):
             job=submission.job.name,
             kind=submission.kind,
             params=submission.params,
-            front=submission.terms.front,
+            needs=submission.needs,
         )
+        if submission.terms.front:  # rare: Python builds a dict for a call with more than 15 keywords
+            created = replace(created, front=True)
         cancels: tuple[tuple[Kind, str, object], ...] = tuple(
             ("supervisor", "", cancel_replaced(run, submission.by)) for run in self.replaces
         )

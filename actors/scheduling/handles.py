@@ -132,6 +132,10 @@ class Handles:
             self._stop_waiting(name, id)
         self._remove_replacing(name, id)
 
+    def restore_remains(self, name: str, run: str) -> None:
+        """The abandoned body of an ended run can still execute after a restart of the engine."""
+        self._remains[name] = run
+
     def free(self, name: str, run: str | None = None) -> str | None:
         """Free a handle that only an abandoned body takes (of `run`, if given); returns the body's run."""
         remains = self._remains.get(name)

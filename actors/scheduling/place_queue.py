@@ -42,14 +42,17 @@ class PlaceQueue:
             del self._places[: self._removed]
             self._removed = 0
 
-    def ahead(self, run: str) -> int:
-        """The number of runs ahead of a run."""
-        return bisect_left(self._places, self._place_of[run], self._removed) - self._removed
+    def place_of(self, run: str) -> int:
+        """The place of a run."""
+        return self._place_of[run]
 
-    def at(self, position: int) -> tuple[int, str] | None:
-        """The place and run at a position; 0 is the head."""
-        index = self._removed + position
-        if index >= len(self._places):
+    def before(self, place: int) -> int:
+        """The number of runs before a place."""
+        return bisect_left(self._places, place, self._removed) - self._removed
+
+    def first(self) -> tuple[int, str] | None:
+        """The lowest place and its run."""
+        if not self._runs:
             return None
-        place = self._places[index]
+        place = self._places[self._removed]
         return place, self._runs[place]

@@ -10,12 +10,14 @@ The actor around the machine waits only for its channel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from functools import lru_cache
 from typing import Any
 
 import trio
+from msgspec.structs import replace
 
-from ...persistence.store import Stored
+from ...persistence.store import Memo, Stored, StoredRun, WakesAt
 from ...protocol.errors import NoActiveRun
 from ...protocol.events import EngineChanged, HandleChanged, LaneChanged, RunChanged, RunStateChanged
 from ...protocol.names import MAIN
@@ -24,6 +26,7 @@ from ...protocol.values import shown
 from ..actor import Actor, Directory
 from ..channel import Reply
 from ..effects import Effects, Spawn
+from ..engine.recovery import holds_slot
 from ..journal.change import Change
 from ..journal.messages import Answer
 from ..messages import (
@@ -34,6 +37,9 @@ from ..messages import (
     Clear,
     Closing,
     Enter,
+    ExecutorReady,
+    ExecutorRemoved,
+    ExecutorUnfit,
     FindRequest,
     Inject,
     KeepTime,
@@ -58,13 +64,16 @@ from ..messages import (
     StoreIsDown,
     Submission,
     Submit,
+    Suspect,
     WaitForActive,
     cancel_replaced,
 )
 from .admission import Admission
 from .clearing import cancel_all, select_runs
+from .executor_pool import IN_PROCESS, Demand
 from .handles import Handles
-from .order import Order, Wait
+from .order import Order, Slot, Wait
+from .stored_bodies import awaits_executor
 from .trials import deaths_after_restart, suspects_after_restart
 from .wait_warnings import WaitWarnings
 from .wait_watch import WaitWatch
@@ -76,17 +85,20 @@ _CHECK_AGAIN_AFTER = 1.0
 """Seconds after which a run that waits too long, but is not committed yet, is checked again."""
 
 _HOLDS_SLOT = frozenset({Status.RUNNING, Status.CANCELLING})
+_QUEUED = frozenset({Status.QUEUED})
+_SUSPENDED = frozenset({Status.SUSPENDED})
 _STARTS_FROM = allowed_from(Status.RUNNING)
 
 
 class SupervisorMachine:
     """See the module's docstring. Call `receive` for each message of a turn (or `on_deadline`), then
-    `end_turn`. `tell` sends the supervisor a message from a helper task."""
+    `end_turn`. `tell` sends the supervisor a message from a helper task. `local_jobs` are the jobs that the
+    engine's own process executes."""
 
-    def __init__(self, max_pending: int, tell: Callable[[object], None]) -> None:
+    def __init__(self, max_pending: int, tell: Callable[[object], None], local_jobs: Container[str]) -> None:
         self._tell = tell
         self.effects = Effects()
-        self.order = Order()
+        self.order = Order(local_jobs)
         self.handles = Handles()
         self.draining = False
         self.closing = False
@@ -109,6 +121,10 @@ class SupervisorMachine:
             Submit: lambda message: admission.submit(message, self._now),
             FindRequest: lambda message: admission.find_request(message, self._now),
             Enter: self._enter,
+            Suspect: self._suspect,
+            ExecutorReady: self._executor_ready,
+            ExecutorRemoved: self._executor_removed,
+            ExecutorUnfit: self._executor_unfit,
             Leave: self._leave,
             Left: self._left,
             RunsEnded: self._ended,
@@ -150,6 +166,10 @@ class SupervisorMachine:
         """The number of `wait_for_active` calls that wait."""
         return len(self._waiters)
 
+    def executing_here(self) -> set[str]:
+        """The runs with a slot whose bodies end with this process."""
+        return {run for run in self.order.executing if not self.order.pool.outlives(run)}
+
     def receive(self, message: Any, now: float) -> None:
         """Handle one message of this turn."""
         self._now = now
@@ -181,7 +201,8 @@ class SupervisorMachine:
     ) -> None:
         """Restore the runs that were pending when the engine ended, in the order of their submission."""
         self._now = now
-        self.order.trials.begin(suspects_after_restart(stored.pending))
+        tried = (run.record.id for run in stored.pending if run.tried and run.deaths > 1)
+        self.order.trials.begin(suspects_after_restart(stored.pending), tried)
         replaced = self._admission.restore(stored, submissions, now, wall_now)
         children: dict[str, list[str]] = {}
         for submission in submissions:
@@ -189,7 +210,9 @@ class SupervisorMachine:
                 children.setdefault(submission.terms.parent, []).append(submission.id)
         deaths = deaths_after_restart(stored.pending)
         for submission in submissions:
-            if submission.begun:
+            if submission.stored is not None and awaits_executor(submission.stored):
+                self._restore_body(submission, submission.stored, children.get(submission.id, []))
+            elif submission.begun:
                 self._recovering += 1
                 recover = Recover(children.get(submission.id, []), deaths.get(submission.id, 0))
                 self.effects.tell("run", submission.id, recover)
@@ -199,6 +222,19 @@ class SupervisorMachine:
             self.effects.tell("supervisor", "", cancel_replaced(run, "engine"))
         for name in dict.fromkeys(submission.handle for submission in submissions):
             self._admission.admit_next(name)
+
+    def _restore_body(self, submission: Submission, stored: StoredRun, children: list[str]) -> None:
+        """The run's body can still execute at its executor: it keeps the slot that it had."""
+        run, executor, generation = submission.id, stored.record.executor, None
+        assert executor is not None, "the run awaits its executor"
+        if holds_slot(stored.record):
+            generation = self.order.restore_slot(run, submission.lane, executor)
+            self.order.trials.granted(run, self._now, executor)
+        else:
+            self.order.pool.restore(run, executor, has_slot=False)
+            self.order.trials.granted(run, self._now, executor)
+            self.order.trials.waits(run)
+        self.effects.tell("run", run, Recover(children, awaits_executor=True, generation=generation))
 
     def _restore_queued(self, submission: Submission, reject: str | None) -> None:
         if reject is not None:
@@ -216,18 +252,37 @@ class SupervisorMachine:
                 submission = self.pending.get(run)
                 if submission is not None and not submission.over:
                     self._enter_lane(submission)
-            for run, generation in self.order.grants(now, self._is_due):
-                self._watch.drop(run)
-                self._admission.commit_start(self._start(self.pending[run], generation))
-        self._admission.end_turn()
+            for slot in self.order.grants(now, self._is_due):
+                self._watch.drop(slot.run)
+                self._admission.commit_start(self._start(self.pending[slot.run], slot))
+            self._admission.end_turn()
+            for run in self.order.take_blocked():
+                self._report_blocked(self.pending[run])
+        else:
+            self._admission.end_turn()
 
     def _may_start(self) -> bool:
         """Whether runs can start: not while the store is down, and not before the recovery of all begun runs,
         whose places can be lower than the others'."""
         return not (self._admission.store_is_down or self._recovering or self._closed)
 
-    def _start(self, submission: Submission, generation: int) -> Change:
+    def _report_blocked(self, submission: Submission) -> None:
+        """A run only lacks an executor. That is reported once, and remains reported until the run starts or
+        waits for something else.
+
+        For a suspended run, `waiting_for` then no longer shows whether it has a body, so this is stored, too.
+        """
+        memos: tuple[Memo, ...] = ()
+        if submission.begun and submission.terms.bodiless == submission.body_waits:
+            submission.terms = replace(submission.terms, bodiless=not submission.body_waits)
+            memos = (WakesAt(submission.id, None, submission.terms),)
+        event = RunChanged(by="engine", waiting_for="executor", **submission.about())
+        expect = _SUSPENDED if submission.begun else _QUEUED
+        self.effects.commit(Change((event,), run=submission.id, expect=expect, memos=memos))
+
+    def _start(self, submission: Submission, slot: Slot) -> Change:
         """The change that starts a run. The journal refuses it if the run has ended in the meantime."""
+        generation = slot.generation
         resumes, attempt = submission.body_waits, submission.next_attempt
         event = RunStateChanged(
             seq=0,
@@ -242,6 +297,7 @@ class SupervisorMachine:
             reason=None,
             place=submission.place,
             interactive=None if resumes else True,
+            executor=None if resumes else slot.executor,
         )
         submission.begun = True
         return Change(
@@ -249,7 +305,7 @@ class SupervisorMachine:
             run=submission.id,
             expect=_STARTS_FROM,
             generation=generation,
-            notify=(("run", submission.id, Started(attempt, generation, resumes)),),
+            notify=(("run", submission.id, Started(attempt, generation, resumes, event)),),
             notify_on_refusal=(("supervisor", "", NotStarted(submission.id, generation)),),
         )
 
@@ -272,8 +328,39 @@ class SupervisorMachine:
 
     def _enter_lane(self, submission: Submission) -> None:
         assert submission.place is not None, "a run enters its lane with a place"
-        privileged = submission.privileged
-        self.order.enter(submission.id, submission.lane, submission.place, privileged=privileged)
+        if submission.body_waits:
+            demand = Demand(at=self.order.pool.body_of(submission.id))
+        elif submission.job.special is not None:
+            demand = IN_PROCESS
+        else:
+            demand = _demand(submission.job.name, submission.needs)
+        self.order.enter(
+            submission.id,
+            submission.lane,
+            submission.place,
+            privileged=submission.privileged,
+            demand=demand,
+        )
+
+    # Executors.
+
+    def _executor_ready(self, message: ExecutorReady) -> None:
+        self.order.pool.ready(
+            message.executor, message.slots, message.jobs, message.labels, draining=message.draining
+        )
+        self.order.regroup()
+
+    def _executor_removed(self, message: ExecutorRemoved) -> None:
+        self.order.pool.removed(message.executor)
+        self.order.regroup()
+
+    def _executor_unfit(self, message: ExecutorUnfit) -> None:
+        self.order.pool.unfit(message.executor, message.job, message.why)
+        self.order.regroup()
+
+    def _suspect(self, message: Suspect) -> None:
+        if message.run in self.pending:
+            self.order.trials.suspect(message.run, message.deaths)
 
     # Messages from runs and the journal.
 
@@ -285,6 +372,8 @@ class SupervisorMachine:
         if message.new_place:
             self._admission.draw_place_again(submission)
         submission.next_attempt, submission.body_waits = message.attempt, message.live_body
+        if not message.live_body:
+            self.order.pool.lose_body(message.run)
         self._enter_lane(submission)
 
     def _leave(self, message: Leave) -> None:
@@ -294,6 +383,7 @@ class SupervisorMachine:
             has_slot = message.run in self.order.executing  # then its trial ends when it releases the slot
             if not (message.live_body or has_slot):
                 self.order.trials.lost_body(message.run, self._now)
+                self.order.pool.lose_body(message.run)
 
     def _left(self, message: Left) -> None:
         submission = self.pending[message.run]
@@ -330,7 +420,7 @@ class SupervisorMachine:
             submission = self._admission.ended(ended.run, self._now)
             assert submission is not None, "a run ends once"
             self._remove_from_lane(submission)
-            self.order.trials.forget(ended.run)
+            self.order.forget(ended.run)
             self.handles.ended(submission, body_remains=ended.body_remains)
             self._admission.admit_next(submission.handle)
 
@@ -434,8 +524,9 @@ class SupervisorMachine:
         self.effects.answer(message.reply, True)
 
     def _wait_for_active(self, message: WaitForActive) -> None:
-        if self.order.executing:
-            self._waiters.append((set(self.order.executing), message.reply))
+        runs = self.executing_here() if message.ending else set(self.order.executing)
+        if runs:
+            self._waiters.append((runs, message.reply))
         else:
             self.effects.answer(message.reply, True)
 
@@ -494,12 +585,20 @@ class SupervisorMachine:
         return Wait(ahead[submission.id], [] if holder is None else [holder])
 
 
+@lru_cache(1000)
+def _demand(job: str, needs: tuple[str, ...]) -> Demand:
+    """The demand of a new body. It is cached because nearly all runs of a job have the same one."""
+    return Demand(job, needs)
+
+
 class Supervisor(Actor):
     """See the module's docstring."""
 
-    def __init__(self, *, max_pending: int, directory: Directory, spawn: Spawn) -> None:
+    def __init__(
+        self, *, max_pending: int, directory: Directory, spawn: Spawn, local_jobs: Container[str]
+    ) -> None:
         super().__init__("supervisor", "")
-        self.machine = SupervisorMachine(max_pending, self.tell)
+        self.machine = SupervisorMachine(max_pending, self.tell, local_jobs)
         self._directory = directory
         self._spawn = spawn
 

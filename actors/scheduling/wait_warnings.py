@@ -10,9 +10,11 @@ from __future__ import annotations
 import inspect
 import logging
 import math
+from functools import partial
 
 from ...protocol.events import RunWaiting
 from ...protocol.states import Status
+from ...protocol.submission import OnWait
 from ..effects import Effects
 from ..journal.change import Change
 from ..messages import Submission
@@ -48,7 +50,12 @@ class WaitWarnings:
         longest = self._longest.get(submission.lane)
         if longest is None or longest.waited < waited:
             self._longest[submission.lane] = RunWaiting(
-                by="engine", waited=waited, ahead=wait.ahead, blockers=wait.blockers, **submission.about()
+                by="engine",
+                waited=waited,
+                ahead=wait.ahead,
+                blockers=wait.blockers,
+                reason=wait.reason,
+                **submission.about(),
             )
 
     def deadline(self) -> float:
@@ -64,19 +71,16 @@ class WaitWarnings:
             self._emit_events(now)
 
     def _warn(self, submission: Submission, waited: float, wait: Wait, draining: bool) -> None:
-        blockers = wait.blockers
-        blocked_by = ", ".join(blockers[:_MAX_LISTED]) or ("draining" if draining else "a limit of 0")
-        if len(blockers) > _MAX_LISTED:
-            blocked_by += f" and {len(blockers) - _MAX_LISTED:,} more"
+        why = _why(wait, draining=draining)
         others = f"; {self._count - 1:,} more wait too long" if self._count > 1 else ""
         logger.warning(
-            "run %s of handle %r has waited %.1f s in lane %r: %d ahead, blocked by %s%s",
+            "run %s of handle %r has waited %.1f s in lane %r: %d ahead, %s%s",
             submission.id,
             submission.handle,
             waited,
             submission.lane,
             wait.ahead,
-            blocked_by,
+            why,
             others,
         )
 
@@ -91,13 +95,24 @@ class WaitWarnings:
     def _call_on_wait(self, submission: Submission, waited: float, wait: Wait) -> None:
         on_wait = submission.on_wait
         assert on_wait is not None, "the caller has checked it"
+        self._effects.help(partial(call_on_wait, on_wait, submission.id, waited, wait.ahead, wait.blockers))
 
-        async def call() -> None:
-            try:
-                result = on_wait(waited, wait.ahead, wait.blockers)
-                if inspect.isawaitable(result):
-                    await result
-            except Exception:  # an error in it must affect neither the run nor the engine
-                logger.exception("on_wait of run %s failed", submission.id)
 
-        self._effects.help(call)
+async def call_on_wait(on_wait: OnWait, run: str, waited: float, ahead: int, blockers: list[str]) -> None:
+    """Call the `on_wait` of a run. An exception in it is logged, and affects nothing else."""
+    try:
+        result = on_wait(waited, ahead, blockers)
+        if inspect.isawaitable(result):
+            await result
+    except Exception:
+        logger.exception("on_wait of run %s failed", run)
+
+
+def _why(wait: Wait, *, draining: bool) -> str:
+    blockers = wait.blockers
+    listed = ", ".join(blockers[:_MAX_LISTED])
+    if len(blockers) > _MAX_LISTED:
+        listed += f" and {len(blockers) - _MAX_LISTED:,} more"
+    if wait.reason is not None:
+        return wait.reason + (f"; blocked by {listed}" if listed else "")
+    return "blocked by " + (listed or ("draining" if draining else "a limit of 0"))

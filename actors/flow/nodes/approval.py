@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....protocol.errors import Invalid
+from ....protocol.executors import WithdrawInterrupt
 from ....protocol.flow.model import Approval
 from ....protocol.flow.paths import Path, parse_path, parse_target
 from ....protocol.values import copied
@@ -29,13 +30,13 @@ async def approval(context: NodeContext[Approval]) -> Done | Pause:
     except Invalid as error:  # the answer cannot be stored at the path
         return context.failed("bad_params", error.message)
     if decision is not None:
-        context.walk.body.withdraw(interrupt)
+        context.walk.host.tell(WithdrawInterrupt(interrupt))
         action = context.node.post.action(decision, context.scope) or _as_action(decision)
         return context.ok(copied(decision), action=action)
     timeout_ms = context.node.timeout_ms
     until = None if timeout_ms is None else since + timeout_ms / 1000
     if until is not None and context.is_due(until):
-        context.walk.body.withdraw(interrupt)
+        context.walk.host.tell(WithdrawInterrupt(interrupt))
         return context.failed("timeout", f"no decision within {until - since:g} s")
     asked = {
         "node": context.path,
@@ -52,7 +53,7 @@ async def approval(context: NodeContext[Approval]) -> Done | Pause:
 def _decision(context: NodeContext[Approval], path: Path, interrupt: str) -> Any:
     """The decision, if there is one. An answer to the interrupt is stored where a signal would be."""
     decision = path.get(context.scope)
-    answers = context.walk.body.answers
+    answers = context.walk.host.answers
     if decision is None and interrupt in answers:
         decision = False if answers[interrupt] is None else copied(answers[interrupt])
         if path.root == "shared":

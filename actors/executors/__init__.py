@@ -1,0 +1,1 @@
+"""Executors: processes that execute bodies for an engine."""
