@@ -8,16 +8,21 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
+from collections.abc import Collection
 
 import trio
 from wsproto.utilities import ProtocolError
 
-from ..protocol.codec import CODECS, JSON, Codec
+from ..protocol.codec import CODECS, JSON
 from ..protocol.errors import GreenroomError, Unavailable
+from ..protocol.executors import PATH, SUBPROTOCOL
+from ..protocol.values import shown
+from .auth.tokens import Caller
 from .http.connection import Http
 from .http.head import BadRequest, Request, Requests
 from .http.responses import Response, fault, refusal
 from .shared import Shared
+from .websocket.executor import ExecutorSession
 from .websocket.session import GOING_AWAY, Session
 from .websocket.wire import Wire
 
@@ -47,7 +52,7 @@ class Connection:
         self._stranger = shared.strangers.arrive(address)
         self._requests = Requests(stream, lambda: shared.limits, self._stranger)
         self._http = Http(shared, stream, self._requests, self._stranger, secure=secure, local=local)
-        self._session: Session | None = None
+        self._session: Session | ExecutorSession | None = None
         self._idle = trio.CancelScope()  # cancelled when the gateway closes
         self._lingers = False
 
@@ -109,8 +114,14 @@ class Connection:
         try:
             shared.access.check_page(request.host, request.header("origin"), secure=self._secure)
             key = _check_upgrade(request)
-            codec, subprotocol = _choose(request)
-            caller = shared.access.caller(request.header("authorization"))
+            authorization = request.header("authorization")
+            if request.path == PATH:
+                subprotocol = _choose(request, (SUBPROTOCOL,))
+                caller: Caller | None = shared.access.executor(authorization)
+            else:
+                subprotocol = _choose(request, CODECS)
+                caller = shared.access.caller(authorization)
+                caller = caller and shared.access.as_client(caller)
             if caller is not None:
                 self._stranger.recognise()
             excess = self._stranger.excess()
@@ -124,11 +135,20 @@ class Connection:
             return
         head, rest = _head(key, subprotocol), self._requests.machine.trailing_data[0]
         wire = Wire(self._stream, head, rest, self._stranger, lambda: shared.limits)
-        self._session = Session(shared, self._stream, codec, caller, self._stranger)
+        self._session = self._new_session(request, caller, subprotocol)
         if self._http.finishing:
             self.finish()
         await self._session.run(wire, subprotocol)
         self._lingers = self._session.lingers
+
+    def _new_session(
+        self, request: Request, caller: Caller | None, subprotocol: str | None
+    ) -> Session | ExecutorSession:
+        if request.path == PATH:
+            assert caller is not None, "an executor sends its token with the handshake"
+            return ExecutorSession(self._shared, caller)
+        codec = JSON if subprotocol is None else CODECS[subprotocol]
+        return Session(self._shared, self._stream, codec, caller, self._stranger)
 
     async def _refuse(self, response: Response) -> None:
         self._lingers = True
@@ -172,15 +192,17 @@ def _check_upgrade(request: Request) -> str:
     return key
 
 
-def _choose(request: Request) -> tuple[Codec, str | None]:
-    """The codec of the first offered subprotocol that the gateway supports; JSON if none is offered."""
+def _choose(request: Request, supported: Collection[str]) -> str | None:
+    """The first offered subprotocol that is supported; `None` if none is offered."""
     offered = request.tokens("sec-websocket-protocol")
     for name in offered:
-        if name in CODECS:
-            return CODECS[name], name
+        if name in supported:
+            return name
+    if SUBPROTOCOL in offered:
+        raise _Refused(fault(400, f"executors attach at the path {PATH} (got {shown(request.path)})"))
     if offered:
-        raise _Refused(fault(400, f"Sec-WebSocket-Protocol must contain one of {', '.join(CODECS)}"))
-    return JSON, None
+        raise _Refused(fault(400, f"Sec-WebSocket-Protocol must contain one of {', '.join(supported)}"))
+    return None
 
 
 def _head(key: str, subprotocol: str | None) -> bytes:

@@ -8,7 +8,7 @@ from ...protocol.errors import Forbidden, Invalid, Unauthorized
 from ...protocol.values import shown
 from ..config import GatewayConfig
 from . import origins
-from .tokens import EVERYONE, LOCAL_WORKER, Caller, Tokens
+from .tokens import EVERYONE, LOCAL_WORKER, Caller, Role, Tokens
 
 logger = logging.getLogger("greenroom.gateway")
 
@@ -92,6 +92,24 @@ class Access:
         caller = self._tokens.find(token)
         if caller is None:
             raise Unauthorized("invalid or revoked token")
+        return caller
+
+    def as_client(self, caller: Caller) -> Caller:
+        """The same caller, if it can use commands. Raises `Forbidden` for an executor."""
+        if caller.role is Role.EXECUTOR:
+            raise Forbidden("a token of role executor can only attach an executor, at the path /executor")
+        return caller
+
+    def executor(self, authorization: str | None) -> Caller:
+        """The caller of an executor's connection with this `Authorization` header. Raises `Unauthorized`
+        without a valid token, and `Forbidden` for a token of another role."""
+        caller = self.caller(authorization)
+        if caller is None:
+            raise Unauthorized("token required: send `Authorization: Bearer <token>` with the handshake")
+        if caller != EVERYONE and caller.role is not Role.EXECUTOR:
+            raise Forbidden(
+                f"requires the role {Role.EXECUTOR} (the token's role: {caller.role})", role=caller.role
+            )
         return caller
 
     def still_admits(self, caller: Caller) -> bool:

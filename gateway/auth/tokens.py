@@ -28,8 +28,10 @@ from .scopes import Scope
 
 class Role(StrEnum):
     """The role of a token. A viewer reads; an operator also starts, cancels, answers and clears runs; an
-    admin also changes limits, resets and drains. A worker can only take and complete work."""
+    admin also changes limits, resets and drains. A worker can only take and complete work. An executor can
+    only attach as an executor, which no other role permits."""
 
+    EXECUTOR = "executor"
     WORKER = "worker"
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -41,10 +43,11 @@ class Role(StrEnum):
 
 
 _PERMITS: dict[Role, frozenset[Role]] = {
+    Role.EXECUTOR: frozenset({Role.EXECUTOR}),
     Role.WORKER: frozenset({Role.WORKER}),
     Role.VIEWER: frozenset({Role.VIEWER}),
     Role.OPERATOR: frozenset({Role.VIEWER, Role.OPERATOR}),
-    Role.ADMIN: frozenset(Role),
+    Role.ADMIN: frozenset(Role) - {Role.EXECUTOR},
 }
 
 
@@ -198,8 +201,8 @@ def _scope(role: Role, given: Mapping[str, Sequence[str]]) -> Scope | None:
     """The limits of these patterns; `None` if there are no patterns."""
     if not any(given.values()):
         return None
-    if role is Role.WORKER:
-        raise Invalid("a token of role worker cannot be limited: a worker receives work of all runs")
+    if role in (Role.WORKER, Role.EXECUTOR):
+        raise Invalid(f"a token of role {role} cannot be limited: the {role} receives work of all runs")
     return Scope(*(patterns(what, given[what]) if given[what] else None for what in _LIMITED))
 
 

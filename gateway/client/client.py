@@ -43,6 +43,7 @@ from ...protocol.validation import (
 )
 from ...protocol.values import json_value
 from .calls import expected
+from .executors import ClientExecutors
 from .flows import ClientFlows
 from .iterating import Iterating, converted, still_executing
 from .link import Link
@@ -66,6 +67,7 @@ class Client:
     def __init__(self, link: Link, nursery: trio.Nursery) -> None:
         self.flows = ClientFlows(link, self)
         self.workers = ClientWorkers(link)
+        self.executors = ClientExecutors(link)
         self._link = link
         self._nursery = nursery
 
@@ -169,9 +171,11 @@ class Client:
         return ClientTicket(run_id, existed, self, job)
 
     async def rerun(self, run_id: str) -> ClientTicket[Any]:
-        """Submit a new run with the job, handle, lane, kind and parameters of an earlier one."""
+        """See `Engine.rerun`."""
         run = await self.get_run(run_id)
-        return await self.submit(run.job, handle=run.handle, params=run.params, kind=run.kind, lane=run.lane)
+        return await self.submit(
+            run.job, handle=run.handle, params=run.params, kind=run.kind, lane=run.lane, needs=run.needs
+        )
 
     async def cancel(self, run_id: str, files: FilesFate = "keep") -> RunRecord:
         """See `Engine.cancel`."""

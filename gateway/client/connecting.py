@@ -46,14 +46,14 @@ async def connect(
     to trust instead of the system's. `open_stream` is called for each connection instead of connecting to the
     host. `random` generates pauses and request ids.
     """
-    parts = _parse(url)
+    parts = parse_url(url)
     patience = check_seconds("patience", patience, 30)
     if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
         raise Invalid("token must be printable ASCII and must not be empty")
     link = Link(
         parts,
         token,
-        open_stream or _opener(parts, ca_file),
+        open_stream or opener(parts, ca_file),
         follow=follow,
         filter=_filter(filter),
         patience=patience,
@@ -72,7 +72,8 @@ async def connect(
             link.close(lambda: Unavailable("the client is closed"))
 
 
-def _parse(url: str) -> SplitResult:
+def parse_url(url: str) -> SplitResult:
+    """The parts of a gateway's URL, with the scheme `ws` or `wss`. Raises `Invalid`."""
     try:
         parts = urlsplit(url)
         good = bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -94,15 +95,20 @@ def _filter(filter: Filter | Mapping[str, Any] | None) -> Filter | None:
     return filter
 
 
-def _opener(parts: SplitResult, ca_file: str | None) -> OpenStream:
+def tls_context(parts: SplitResult, ca_file: str | None) -> ssl.SSLContext | None:
+    """The certificates to trust; `None` for a URL without TLS. Raises `Invalid` for a bad file."""
+    if parts.scheme != "wss":
+        return None
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise Invalid(f"cannot load ca_file {ca_file!r}: {error}", value=ca_file) from None
+
+
+def opener(parts: SplitResult, ca_file: str | None) -> OpenStream:
     """A function that connects to the URL's host."""
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
-    context = None
-    if parts.scheme == "wss":
-        try:
-            context = ssl.create_default_context(cafile=ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise Invalid(f"cannot load ca_file {ca_file!r}: {error}", value=ca_file) from None
+    context = tls_context(parts, ca_file)
 
     async def open_stream() -> trio.abc.Stream:
         stream = await trio.open_tcp_stream(host, port)

@@ -20,7 +20,7 @@ from ...protocol.flow.records import (
     WorkerState,
 )
 from ...protocol.jobs import JobFunction
-from ...protocol.records import RunRecord, Snapshot
+from ...protocol.records import ExecutorInfo, RunRecord, Snapshot
 from ...protocol.submission import SubmitKeywords
 from ...protocol.validation import FilesFate
 
@@ -133,6 +133,14 @@ class EngineWorkers(Protocol):
     async def extend(self, queue_id: str, worker_id: str) -> None: ...
 
 
+class EngineExecutors(Protocol):
+    """See `Executors`."""
+
+    async def list(self) -> Sequence[ExecutorInfo]: ...
+
+    async def drain(self, executor: str) -> None: ...
+
+
 class RunEngine(Protocol):
     """See `Engine`."""
 
@@ -141,6 +149,9 @@ class RunEngine(Protocol):
 
     @property
     def workers(self) -> EngineWorkers: ...
+
+    @property
+    def executors(self) -> EngineExecutors: ...
 
     @overload
     async def submit(

@@ -42,9 +42,10 @@ _ELSEWHERE = (301, 302, 307, 308, 404)
 
 
 async def open_socket(
-    stream: trio.abc.Stream, url: SplitResult, subprotocol: str, token: str | None
+    stream: trio.abc.Stream, url: SplitResult, subprotocol: str, token: str | None, *, text: bool = False
 ) -> Socket:
-    """Perform the handshake on a stream. Raises `Refused` and `ConnectionLost`."""
+    """Perform the handshake on a stream. Raises `Refused` and `ConnectionLost`. With `text`, messages are
+    text messages."""
     headers = [] if token is None else [(b"Authorization", b"Bearer " + token.encode())]
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     machine = WSConnection(ConnectionType.CLIENT)
@@ -56,7 +57,7 @@ async def open_socket(
         raise ConnectionLost(reason_of(error)) from None
     except (RemoteProtocolError, LocalProtocolError) as error:
         raise Refused("invalid", f"{url.geturl()} is not a gateway: {error}") from None
-    return Socket(stream, machine)
+    return Socket(stream, machine, text)
 
 
 async def _accepted(stream: trio.abc.Stream, machine: WSConnection, subprotocol: str) -> None:
@@ -100,23 +101,27 @@ def _refusal(status: int, body: bytes) -> Exception:
 class Socket:
     """A WebSocket connection. `write` and `receive` need one task each."""
 
-    def __init__(self, stream: trio.abc.Stream, machine: WSConnection) -> None:
+    def __init__(self, stream: trio.abc.Stream, machine: WSConnection, text: bool) -> None:
         self._stream = stream
         self._machine = machine
+        self._text = text
         self._outbox = Channel()
         self._fragments: list[bytes] = []
         self._size = 0
         self._events = machine.events()
         self._closed = False
+        self._writing = False
+        self._broken = False
+        self._written = trio.lowlevel.ParkingLot()
 
     def put(self, payload: bytes) -> None:
         """Queue a message for `write`."""
-        self._put(BytesMessage(data=payload))
+        self._put(self._message(payload))
 
     async def send(self, payload: bytes) -> None:
         """Send a message, and wait until it is written. Only for use before `write` runs."""
         try:
-            await self._write([self._machine.send(BytesMessage(data=payload))])
+            await self._write([self._machine.send(self._message(payload))])
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise ConnectionLost(reason_of(error)) from None
 
@@ -124,9 +129,16 @@ class Socket:
         """Send queued messages until cancelled. Returns if the stream is broken; `receive` then raises."""
         try:
             while True:
-                await self._write(await self._outbox.receive_all())
+                messages = await self._outbox.receive_all()
+                self._writing = True
+                await self._write(messages)
+                self._writing = False
+                self._written.unpark_all()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             await trio.aclose_forcefully(self._stream)
+        finally:
+            self._broken = True
+            self._written.unpark_all()
 
     async def receive(self) -> bytes:
         """The next message. Raises `ConnectionLost`; and `Refused` if the gateway closed the connection
@@ -150,7 +162,15 @@ class Socket:
                 self._closed = True
         await trio.aclose_forcefully(self._stream)
 
-    def _put(self, event: BytesMessage | Ping | Pong | CloseConnection) -> None:
+    async def written(self) -> None:
+        """Wait until `write` has sent all queued messages, or has returned."""
+        while not self._broken and (self._writing or self._outbox.has_news):
+            await self._written.park()
+
+    def _message(self, payload: bytes) -> BytesMessage | TextMessage:
+        return TextMessage(data=payload.decode()) if self._text else BytesMessage(data=payload)
+
+    def _put(self, event: BytesMessage | TextMessage | Ping | Pong | CloseConnection) -> None:
         try:
             self._outbox.send_nowait(self._machine.send(event))
         except LocalProtocolError:
@@ -179,10 +199,12 @@ class Socket:
 
     def _handle(self, event: object) -> bytes | None:
         if isinstance(event, BytesMessage | TextMessage):
-            if isinstance(event, TextMessage):
-                raise ConnectionLost("unexpected text message from the gateway")
-            self._fragments.append(bytes(event.data))
-            self._size += len(event.data)
+            if isinstance(event, TextMessage) is not self._text:
+                kind = "binary" if self._text else "text"
+                raise ConnectionLost(f"unexpected {kind} message from the gateway")
+            data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
+            self._fragments.append(data)
+            self._size += len(data)
             if self._size > _MAX_MESSAGE:
                 raise ConnectionLost(f"message from the gateway must have at most {_MAX_MESSAGE} bytes")
             if event.message_finished:

@@ -11,7 +11,7 @@ from ...protocol import commands as wire
 from ...protocol.commandbase import timeout_from_wire
 from ...protocol.names import check_name, lane_name
 from ...protocol.submission import SubmitOptions, from_wire
-from ...protocol.validation import FilesFate, check_limit
+from ...protocol.validation import FilesFate, check_limit, check_text
 from ..auth.tokens import Role
 from ..stream.snapshots import View
 from .entries import Context, Entry, Fields, Http
@@ -117,6 +117,15 @@ async def _resume(context: Context, command: wire.Resume) -> None:
     await context.engine.resume(by=context.by)
 
 
+async def _list_executors(context: Context, command: wire.ListExecutors) -> Fields:
+    return {"executors": await context.engine.executors.list()}
+
+
+async def _drain_executor(context: Context, command: wire.DrainExecutor) -> None:
+    check_text("executor_id", command.executor_id)
+    await context.engine.executors.drain(command.executor_id, by=context.by)
+
+
 _VIEWER, _OPERATOR, _ADMIN = Role.VIEWER, Role.OPERATOR, Role.ADMIN
 
 TABLE: tuple[Entry, ...] = (
@@ -145,6 +154,8 @@ TABLE: tuple[Entry, ...] = (
     Entry(wire.ResetLanes, _ADMIN, _reset_lanes, Http("POST", "/api/reset")),
     Entry(wire.Drain, _ADMIN, _drain, Http("POST", "/api/drain")),
     Entry(wire.Resume, _ADMIN, _resume, Http("POST", "/api/resume")),
+    Entry(wire.ListExecutors, _VIEWER, _list_executors, Http("GET", "/api/executors"), heavy=True),
+    Entry(wire.DrainExecutor, _ADMIN, _drain_executor, Http("POST", "/api/executors/{executor_id}/drain")),
     *FLOW_TABLE,
 )
 

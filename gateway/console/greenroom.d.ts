@@ -109,6 +109,8 @@ export class Client<State extends Projection | null = Projection> {
   readonly flows: Flows;
   /** Workers. A program can be a worker with `register`, `poll` and `complete`. */
   readonly workers: Workers;
+  /** Executors, the processes that execute bodies. */
+  readonly executors: Executors;
   /** Whether the client is connected now: `connection.status === "connected"`. */
   get connected(): boolean;
   /** The state of the connection: a frozen object, replaced at each change. */
@@ -227,6 +229,14 @@ export interface Workers {
   extend(itemId: string, id: string): Promise<void>;
 }
 
+/** `Client.executors`. */
+export interface Executors {
+  /** All executors. */
+  list(): Promise<ExecutorInfo[]>;
+  /** Let an executor finish its bodies and exit. */
+  drain(id: string): Promise<void>;
+}
+
 /** A definition of a flow: an object, or a text of JSON or YAML. */
 export type FlowDefinition = string | object;
 
@@ -247,6 +257,8 @@ export interface RunOptions {
   deadline?: number | null;
   /** After how many seconds in the queue the engine reports that the run waits (2). */
   warnAfter?: number | null;
+  /** Labels that an executor must have to execute the run. `flows.start` refuses labels. */
+  needs?: readonly string[];
   /** @deprecated Use `onConflict`. */
   on_conflict?: OnConflict;
   /** @deprecated Use `requestId`. */
@@ -261,8 +273,7 @@ export interface RunOptions {
 
 /** The options of `Client.submit`. */
 export interface SubmitOptions extends RunOptions {
-  handle: string;
-}
+  handle: string;}
 
 /** The options of `flows.start`. */
 export interface StartFlowOptions extends RunOptions {
@@ -400,6 +411,7 @@ export class Projection {
   readonly draining: boolean;
   readonly runs: ReadonlyMap<string, RunRecord>;
   readonly interrupts: ReadonlyMap<string, InterruptState>;
+  readonly executors: ReadonlyMap<string, ExecutorState>;
   /** Apply the next event. Throws if its `seq` is not the next one. */
   apply(event: GreenroomEvent): void;
   /** The whole state as of `seq`, equal to the engine's snapshot. */
@@ -447,11 +459,13 @@ export type RunStatus =
   | "rejected";
 
 /**
- * A run's status changed. `from` is null for a new run; only then `job`, `kind` and `params` are set.
+ * A run's status changed. `from` is null for a new run; only then `job`, `kind`, `params` and `needs`
+ * are set.
  *
  * `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
- * `interactive` is set when a body starts or ends. `holds_handle`: the run has ended, but its abandoned body
- * still executes and keeps the handle.
+ * `interactive` is set when a body starts or ends. `executor` is set when a body starts in another process
+ * than the engine's. `holds_handle`: the run has ended, but its abandoned body still executes and keeps the
+ * handle.
  */
 export interface RunStateChanged {
   type: "run_state_changed";
@@ -469,9 +483,11 @@ export interface RunStateChanged {
   job?: string;
   kind?: string;
   params?: unknown;
+  needs?: string[];
   front?: boolean;
   waiting_for?: string;
   interactive?: boolean;
+  executor?: string;
   result?: unknown;
   error?: string;
   holds_handle?: boolean;
@@ -480,7 +496,8 @@ export interface RunStateChanged {
 /**
  * A run changed without a transition; absent fields are unchanged.
  *
- * If the run waited in its handle, a `place` also makes it the handle's admitted run.
+ * If the run waited in its handle, a `place` also makes it the handle's admitted run. `waiting_for` is
+ * `executor` while a queued run has room in its lane, but no executor can take it.
  */
 export interface RunChanged {
   type: "run_changed";
@@ -491,6 +508,7 @@ export interface RunChanged {
   handle: string;
   lane: string;
   place?: number;
+  waiting_for?: string;
   detached?: boolean;
   interactive?: boolean;
   streaming?: boolean;
@@ -526,7 +544,10 @@ export interface RunLog {
   level: string;
 }
 
-/** A queued run has waited long: the seconds, the number of runs ahead, and the runs that block it. */
+/**
+ * A queued run has waited long: the seconds, the number of runs ahead, and the runs that block it.
+ * `reason`: why no executor has room for it, if it waits for an executor.
+ */
 export interface RunWaiting {
   type: "run_waiting";
   seq: number;
@@ -538,6 +559,7 @@ export interface RunWaiting {
   waited: number;
   ahead: number;
   blockers: string[];
+  reason?: string;
 }
 
 /** A message was accepted for a run; it is stored until the body takes it. */
@@ -693,6 +715,26 @@ export interface NodeWorkerChanged {
   status: string;
 }
 
+/**
+ * An executor is `attached`, `disconnected` (its bodies continue, and it can attach again), `draining`,
+ * or `gone`. `slots` is null if it has no limit of its own. Its bodies can execute for up to `ttl` seconds
+ * after its last acknowledged beat. `start` is the start id of its process, which is another one after each
+ * start of a process under the same id.
+ */
+export interface ExecutorChanged {
+  type: "executor_changed";
+  seq: number;
+  at: number;
+  by: string;
+  executor: string;
+  status: string;
+  slots?: number;
+  labels?: string[];
+  jobs?: string[];
+  ttl?: number;
+  start?: string;
+}
+
 /** The engine as a whole. `executing` counts the slots in use, `queued` the queued runs. */
 export interface EngineState {
   max_concurrent: number;
@@ -736,7 +778,13 @@ export interface InterruptState {
   deadline: number | null;
 }
 
-/** One run, as clients see it. Times are Unix seconds. */
+/**
+ * One run, as clients see it. Times are Unix seconds.
+ *
+ * `fence` is the seq of the event with which its last body started; it only grows for a handle. `executor`
+ * is where that body executes; `null` for the engine's own process. `needs` are the labels that an executor
+ * must have to execute the run: those of the job and of the submission.
+ */
 export interface RunRecord {
   id: string;
   handle: string;
@@ -744,6 +792,7 @@ export interface RunRecord {
   job: string;
   kind: string;
   params: unknown;
+  needs: string[];
   status: RunStatus;
   reason: string | null;
   attempt: number;
@@ -753,6 +802,8 @@ export interface RunRecord {
   streaming: boolean;
   compacting: boolean;
   waiting_for: string | null;
+  executor: string | null;
+  fence: number | null;
   progress: Record<string, unknown> | null;
   result: unknown;
   error: string | null;
@@ -760,6 +811,20 @@ export interface RunRecord {
   started_at: number | null;
   ended_at: number | null;
   updated_at: number;
+}
+
+/**
+ * An executor: `attached`, `disconnected` or `draining`, its limit of bodies (`null` for no limit of its
+ * own), its labels, its jobs, the ttl of its lease in seconds, and the start id of its process, which is
+ * another one after each start of a process under the same id.
+ */
+export interface ExecutorState {
+  status: string;
+  slots: number | null;
+  labels: string[];
+  jobs: string[];
+  ttl: number | null;
+  start: string;
 }
 
 /**
@@ -776,6 +841,7 @@ export interface Snapshot {
   handles: Record<string, HandleState>;
   interrupts: Record<string, InterruptState>;
   runs: Record<string, RunRecord>;
+  executors: Record<string, ExecutorState>;
 }
 
 /** A flow: a name with versions of a graph. */
@@ -867,10 +933,26 @@ export interface QueueItem {
 }
 
 /**
+ * An executor with its id and the number of its bodies, for `engine.executors.list()`; the other fields
+ * are those of `ExecutorState`.
+ */
+export interface ExecutorInfo {
+  id: string;
+  status: string;
+  slots: number | null;
+  bodies: number;
+  labels: string[];
+  jobs: string[];
+  start: string;
+}
+
+/**
  * The role of a token. A viewer reads; an operator also starts, cancels, answers and clears runs; an
- * admin also changes limits, resets and drains. A worker can only take and complete work.
+ * admin also changes limits, resets and drains. A worker can only take and complete work. An executor can
+ * only attach as an executor, which no other role permits.
  */
 export type Role =
+  | "executor"
   | "worker"
   | "viewer"
   | "operator"
@@ -893,4 +975,5 @@ export type GreenroomEvent =
   | HandleChanged
   | EngineChanged
   | FlowChanged
-  | NodeWorkerChanged;
+  | NodeWorkerChanged
+  | ExecutorChanged;

@@ -96,6 +96,7 @@ function afterTransition(run, event) {
       job: event.job ?? "",
       kind: event.kind ?? "start",
       params: event.params ?? null,
+      needs: event.needs ?? [],
       status: event.to,
       reason: event.reason,
       attempt: event.attempt,
@@ -105,6 +106,8 @@ function afterTransition(run, event) {
       streaming: false,
       compacting: false,
       waiting_for: null,
+      executor: null,
+      fence: null,
       progress: null,
       result: null,
       error: null,
@@ -131,6 +134,10 @@ function afterTransition(run, event) {
     next.waiting_for = event.waiting_for ?? null; // of a cancelling run: whether it still has a slot
     next.detached = false;
   }
+  if (to === "running" && isGiven(event.interactive)) {
+    next.executor = event.executor ?? null;
+    next.fence = event.seq;
+  }
   if (to === "running" && run.started_at === null) next.started_at = at;
   if (ENDED.has(to)) {
     next.interactive = next.streaming = next.compacting = false;
@@ -146,7 +153,7 @@ function afterChange(run, event) {
   if (isGiven(event.place) && run.status === "suspended") {
     next.waiting_for = "slot"; // the retry is due: the run is queued in its lane again
   }
-  for (const name of ["place", "detached", "interactive", "streaming", "compacting"]) {
+  for (const name of ["place", "waiting_for", "detached", "interactive", "streaming", "compacting"]) {
     if (isGiven(event[name])) next[name] = event[name];
   }
   return next;
@@ -157,7 +164,7 @@ const isGiven = (value) => value !== undefined && value !== null;
 /**
  * The state after a snapshot and the events that follow it: `apply` each event in order.
  *
- * `runs` and `interrupts` are Maps by id, for lookups without a snapshot.
+ * `runs`, `interrupts` and `executors` are Maps by id, for lookups without a snapshot.
  */
 export class Projection {
   #queued = 0;
@@ -173,6 +180,7 @@ export class Projection {
     this.draining = snapshot.engine.draining;
     this.runs = new Map(Object.entries(snapshot.runs));
     this.interrupts = new Map(Object.entries(snapshot.interrupts));
+    this.executors = new Map(Object.entries(snapshot.executors ?? {})); // older gateways have none
     this.#queued = snapshot.engine.queued;
     this.#executing = snapshot.engine.executing;
     this.#lanes.set("main", newLane(defaultLimit("main")));
@@ -232,6 +240,12 @@ export class Projection {
       case "engine_changed":
         this.maxConcurrent = event.max_concurrent;
         this.draining = event.draining;
+        return;
+      case "executor_changed": {
+        const { executor, status, slots = null, labels = [], jobs = [], ttl = null, start = "" } = event;
+        if (status === "gone") this.executors.delete(executor);
+        else this.executors.set(executor, { status, slots, labels, jobs, ttl, start });
+      }
     }
   }
 
@@ -264,6 +278,7 @@ export class Projection {
       })),
       interrupts: Object.fromEntries(this.interrupts),
       runs: Object.fromEntries([...pending, ...ended]),
+      executors: Object.fromEntries(this.executors),
     };
   }
 
@@ -388,6 +403,7 @@ function joined(parts) {
   const handles = new Map(Object.entries(first.handles));
   const interrupts = Object.entries(first.interrupts);
   const runs = Object.entries(first.runs);
+  const executors = Object.entries(first.executors ?? {});
   for (const part of others) {
     for (const [name, lane] of Object.entries(part.lanes)) {
       const known = lanes.get(name);
@@ -400,6 +416,7 @@ function joined(parts) {
     }
     interrupts.push(...Object.entries(part.interrupts));
     runs.push(...Object.entries(part.runs));
+    executors.push(...Object.entries(part.executors ?? {}));
   }
   return {
     ...first,
@@ -407,6 +424,7 @@ function joined(parts) {
     handles: Object.fromEntries(handles),
     interrupts: Object.fromEntries(interrupts),
     runs: Object.fromEntries(runs),
+    executors: Object.fromEntries(executors),
   };
 }
 
@@ -487,6 +505,7 @@ const SUBMIT = [
   "runTimeout",
   "deadline",
   "warnAfter",
+  "needs",
 ];
 const TIMEOUTS = ["queueTimeout", "runTimeout", "deadline", "warnAfter"];
 const PAGE = ["limit", "offset"];
@@ -608,7 +627,7 @@ function notify(listener, item) {
 const SUBPROTOCOL = "greenroom.v1.json";
 const FINAL = new Set(["invalid", "unauthorized", "forbidden"]);
 const STARTS = new Set(["submit", "start_flow"]);
-const LISTS = ["runs", "events", "flows", "versions", "tasks", "node_runs", "workers"];
+const LISTS = ["runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"];
 const UNAUTHORIZED = 4401;
 const LONGEST_TIMEOUT = 2 ** 31 - 1;
 
@@ -732,6 +751,16 @@ export class Client {
     },
   };
 
+  /** Executors, the processes that execute bodies, as `engine.executors` in Python. */
+  executors = {
+    /** All executors. */
+    list: async () => (await this.#ask({ type: "list_executors" }, true)).executors,
+    /** Let an executor finish its bodies and exit. */
+    drain: async (id) => {
+      await this.#ask({ type: "drain_executor", executor_id: id }, true);
+    },
+  };
+
   #url;
   #token;
   #filter;
@@ -840,10 +869,10 @@ export class Client {
     return new Ticket(reply.run_id, Boolean(reply.joined) && expected, this);
   }
 
-  /** Submit a new run with the job, handle, lane, kind and parameters of another one. */
+  /** Submit a new run with the job, handle, lane, kind, parameters and needs of another one. */
   async rerun(runId) {
-    const { job, handle, params, kind, lane } = await this.getRun(runId);
-    return this.submit(job, { handle, params, kind, lane });
+    const { job, handle, params, kind, lane, needs } = await this.getRun(runId);
+    return this.submit(job, { handle, params, kind, lane, needs });
   }
 
   // Where a method takes the id of a run, it also takes a handle, which means the active run of that handle.

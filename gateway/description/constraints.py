@@ -18,7 +18,7 @@ from ...protocol.flow.records import WorkerKind
 from ...protocol.names import MAX_NAME
 from ...protocol.states import Status
 from ...protocol.submission import OnConflict
-from ...protocol.validation import HIGHEST_SEQ, LONGEST_POLL, MAX_SERVICES, FilesFate
+from ...protocol.validation import HIGHEST_SEQ, LONGEST_POLL, MAX_LABELS, MAX_SERVICES, FilesFate
 from ..tasks.forms import STATUSES
 from ..tasks.input import (
     MAX_PAGE,
@@ -69,6 +69,7 @@ _FIELDS: dict[str, Json] = {
     "before": TEXT,
     "data": VALUE,
     "description": TEXT,
+    "executor_id": TEXT,
     "files": _words(*get_args(FilesFate)),
     "flow": TEXT,
     "handle": NAME,
@@ -87,6 +88,7 @@ _FIELDS: dict[str, Json] = {
     "load": {"type": "number", "minimum": 0, "maximum": 1e15},
     "message": VALUE,
     "name": NAME,
+    "needs": {"type": "array", "items": NAME, "maxItems": MAX_LABELS, "uniqueItems": True},
     "offset": LIMIT,
     "on_conflict": _words(*get_args(OnConflict)),
     "params": VALUE,
@@ -113,7 +115,10 @@ _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
     flow_wire.ListTasks: {"version": TEXT, "status": _STATUSES},
     flow_wire.PublishFlow: _OF_VERSIONS,
     flow_wire.AddFlowVersion: _OF_VERSIONS,
-    flow_wire.StartFlow: {"params": {"type": "object"}},
+    flow_wire.StartFlow: {
+        "params": {"type": "object"},
+        "needs": {"type": "array", "maxItems": 0, "description": "Must be empty."},
+    },
     flow_wire.RegisterWorker: {"kind": _words(*get_args(WorkerKind)), "worker_id": NAME},
     flow_wire.PollWork: {"worker_id": NAME},
 }

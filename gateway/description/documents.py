@@ -11,7 +11,7 @@ import re
 import sys
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 
@@ -22,17 +22,21 @@ from ...protocol.errors import BY_CODE
 from ...protocol.events import Event, Filter
 from ...protocol.flow import commands as flow_wire
 from ...protocol.flow.records import FlowTask, NodeRun, WorkerState
-from ...protocol.records import Counts, LaneState, RunRecord, Snapshot
+from ...protocol.records import Counts, ExecutorInfo, LaneState, RunRecord, Snapshot
 from ..commands.entries import Entry, Http
 from ..commands.table import TABLE
 from ..http.routes import paths
 from ..version import SERVER
 from .constraints import LANE, arguments, constrained
+from .executors import executor_asyncapi
 from .schemas import (
     JSON_TYPE,
     Json,
     answered,
+    asyncapi_head,
     in_text,
+    message,
+    named_discriminators,
     parameter,
     properties,
     ref,
@@ -44,7 +48,19 @@ from .schemas import (
 )
 from .tasks import TASK_SCHEMAS, task_requests
 
-_SHOWN = (Counts, Event, Filter, LaneState, wire.Resync, RunRecord, Snapshot, FlowTask, NodeRun, WorkerState)
+_SHOWN = (
+    Counts,
+    Event,
+    ExecutorInfo,
+    Filter,
+    LaneState,
+    wire.Resync,
+    RunRecord,
+    Snapshot,
+    FlowTask,
+    NodeRun,
+    WorkerState,
+)
 _LICENSE = {"name": "MIT", "identifier": "MIT"}
 _VERSION = SERVER.partition("/")[2]
 
@@ -61,6 +77,7 @@ ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     wire.ClearLane: ("count",),
     wire.ClearHandle: ("count",),
     wire.ReleaseHandle: ("released",),
+    wire.ListExecutors: ("executors",),
     flow_wire.CreateFlow: ("flow",),
     flow_wire.PublishFlow: ("version",),
     flow_wire.AddFlowVersion: ("version",),
@@ -85,24 +102,15 @@ def asyncapi() -> Json:
     commands = [entry.wire for entry in TABLE]
     sent = [wire.Auth, *commands]
     received = list(get_args(wire.ServerMessage))
-    messages = {tag(kind): _message(kind) for kind in (*sent, *received)}
+    messages = {tag(kind): message(kind) for kind in (*sent, *received)}
     return {
-        "asyncapi": "3.0.0",
-        "info": {
-            "title": "Greenroom",
-            "version": _VERSION,
-            "license": {"name": _LICENSE["name"]},
-            "description": "Commands and events of a Greenroom gateway over a WebSocket. The messages are "
-            "described in docs/reference/protocol.md, and a client in docs/how-to/write-a-client.md.",
-        },
-        "defaultContentType": JSON_TYPE,
-        "servers": {
-            "local": {
-                "host": "127.0.0.1:8440",
-                "protocol": "ws",
-                "security": [{"$ref": "#/components/securitySchemes/token"}],
-            }
-        },
+        **asyncapi_head(
+            "Greenroom",
+            _VERSION,
+            _LICENSE["name"],
+            "Commands and events of a Greenroom gateway over a WebSocket. The messages are described in "
+            "docs/reference/protocol.md, and a client in docs/how-to/write-a-client.md.",
+        ),
         "channels": {
             "gateway": {
                 "address": "/",
@@ -132,7 +140,7 @@ def asyncapi() -> Json:
         },
         "components": {
             "messages": messages,
-            "schemas": _named_discriminators(_checked(schemas([*sent, *received]), commands)),
+            "schemas": named_discriminators(_checked(schemas([*sent, *received]), commands)),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -217,11 +225,6 @@ def _checked(found: Json, commands: list[type[CommandBase]]) -> Json:
     return found
 
 
-def _message(kind: type[msgspec.Struct]) -> Json:
-    summary = cleandoc(kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
-    return {"name": tag(kind), "summary": summary, "payload": ref(kind.__name__)}
-
-
 def _operation(kind: type[msgspec.Struct], replies: tuple[str, ...] = ("ok", "error")) -> Json:
     has = ANSWERS.get(kind, ()) if issubclass(kind, CommandBase) else ()
     operation: Json = {
@@ -243,18 +246,6 @@ def _operation(kind: type[msgspec.Struct], replies: tuple[str, ...] = ("ok", "er
 
 def _channel_message(name: str) -> Json:
     return {"$ref": f"#/channels/gateway/messages/{name}"}
-
-
-def _named_discriminators(part: Any) -> Any:
-    """Replace each discriminator by its property's name: AsyncAPI has no mapping of values."""
-    if isinstance(part, list):
-        return [_named_discriminators(inner) for inner in part]
-    if not isinstance(part, dict):
-        return part
-    named = {name: _named_discriminators(inner) for name, inner in part.items()}
-    if isinstance(named.get("discriminator"), dict):
-        named["discriminator"] = named["discriminator"]["propertyName"]
-    return named
 
 
 # OpenAPI
@@ -334,6 +325,7 @@ def _own_requests() -> dict[tuple[str, str], Json]:
         for name, summary in (
             ("openapi", "This document."),
             ("asyncapi", "The WebSocket protocol, as AsyncAPI."),
+            ("asyncapi-executor", "The WebSocket protocol of executors, as AsyncAPI."),
         )
     }
     documents |= {
@@ -412,7 +404,11 @@ def _own_requests() -> dict[tuple[str, str], Json]:
 
 def documents() -> dict[str, str]:
     """The documents by file name."""
-    made = {"asyncapi.json": asyncapi(), "openapi.json": openapi()}
+    made = {
+        "asyncapi.json": asyncapi(),
+        "asyncapi-executor.json": executor_asyncapi(version=_VERSION, license=_LICENSE["name"]),
+        "openapi.json": openapi(),
+    }
     return {name: json.dumps(made[name], indent=2, ensure_ascii=False) + "\n" for name in made}
 
 

@@ -17,6 +17,27 @@ JSON_TYPE = "application/json"
 _REF = "#/components/schemas/{name}"
 
 
+def asyncapi_head(title: str, version: str, license: str, description: str) -> Json:
+    """The beginning of an AsyncAPI 3 document about a WebSocket of a gateway."""
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": title,
+            "version": version,
+            "license": {"name": license},
+            "description": description,
+        },
+        "defaultContentType": JSON_TYPE,
+        "servers": {
+            "local": {
+                "host": "127.0.0.1:8440",
+                "protocol": "ws",
+                "security": [{"$ref": "#/components/securitySchemes/token"}],
+            }
+        },
+    }
+
+
 def answered(description: str, schema: Json) -> Json:
     """A JSON response."""
     return {"description": description, "content": {JSON_TYPE: {"schema": schema}}}
@@ -98,6 +119,24 @@ def ref(name: str) -> Json:
 def tag(kind: type[msgspec.Struct]) -> str:
     """The `type` of a message."""
     return str(kind.__struct_config__.tag)
+
+
+def message(kind: type[msgspec.Struct]) -> Json:
+    """A message of an AsyncAPI document."""
+    summary = cleandoc(kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+    return {"name": tag(kind), "summary": summary, "payload": ref(kind.__name__)}
+
+
+def named_discriminators(part: Any) -> Any:
+    """Replace each discriminator by its property's name: AsyncAPI has no mapping of values."""
+    if isinstance(part, list):
+        return [named_discriminators(inner) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    named = {name: named_discriminators(inner) for name, inner in part.items()}
+    if isinstance(named.get("discriminator"), dict):
+        named["discriminator"] = named["discriminator"]["propertyName"]
+    return named
 
 
 def _components(kinds: Iterable[Any]) -> tuple[tuple[Json, ...], Json]:

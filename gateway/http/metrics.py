@@ -13,13 +13,14 @@ from ...actors.engine.api import Engine
 from ...protocol.events import Event, NodeRan, RunStateChanged
 from ...protocol.flow.records import NodeStatus, WorkerState, WorkerStatus
 from ...protocol.fold import Projection
-from ...protocol.records import Counts, Snapshot
+from ...protocol.records import Counts, ExecutorInfo, Snapshot
 from ...protocol.states import ENDED, Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _WAITS = (0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200, 43_200)
 _COMMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+_EXECUTOR_STATUSES = ("attached", "disconnected", "draining")
 _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -53,7 +54,7 @@ class Metrics:
         self._draining = gauge("greenroom_draining", "1 while the engine drains and refuses new runs")
         self._store_down = gauge("greenroom_store_down", "1 while the store cannot be written")
         self._blocked = counter(
-            "greenroom_loop_blocked", "Times that the event loop was blocked for 1 s or longer"
+            "greenroom_loop_blocked", "Times that an event loop with bodies was blocked for 1 s or longer"
         )
         self._blocked_time = counter("greenroom_loop_blocked_seconds", "Total seconds of these blockages")
         self._blocked_before = engine.blocked
@@ -65,6 +66,10 @@ class Metrics:
             "Work items for polling workers: waiting, or leased to a worker",
             ["state"],
         )
+        self._executors = gauge("greenroom_executors", "Executors, by status", ["status"])
+        self._bodies = gauge("greenroom_executor_bodies", "Bodies that an executor executes", ["executor"])
+        self._lost = counter("greenroom_executors_lost", "Executors that were lost without a drain")
+        self._lost_before = engine.executors.lost
         for status in ENDED:
             self._ended.labels(status)
         for name in get_args(NodeStatus):
@@ -100,12 +105,27 @@ class Metrics:
         if event.to in ENDED:
             self._ended.labels(event.to).inc()
 
-    def exposition(self, shown: Counts | Snapshot, workers: Sequence[WorkerState], *, lag: int) -> bytes:
+    def exposition(
+        self,
+        shown: Counts | Snapshot,
+        workers: Sequence[WorkerState],
+        executors: Sequence[ExecutorInfo],
+        *,
+        lag: int,
+    ) -> bytes:
         """All metrics as text. `shown` is the counts, or a snapshot to count."""
         counts = shown if isinstance(shown, Counts) else Projection.from_snapshot(shown).counts()
         by_status = Count(worker.status for worker in workers)
         for name in get_args(WorkerStatus):
             self._workers.labels(name).set(by_status[name])
+        statuses = Count(executor.status for executor in executors)
+        for name in _EXECUTOR_STATUSES:
+            self._executors.labels(name).set(statuses[name])
+        self._bodies.clear()
+        for executor in executors:
+            self._bodies.labels(executor.id).set(executor.bodies)
+        self._lost.inc(self._engine.executors.lost - self._lost_before)
+        self._lost_before = self._engine.executors.lost
         for place, count in zip(("waiting", "leased"), self._engine.workers.queued(), strict=True):
             self._queue_items.labels(place).set(count)
         for status, pending in counts.runs.items():

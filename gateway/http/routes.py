@@ -190,7 +190,9 @@ async def _readyz(call: Call) -> Response:
 async def _metrics(call: Call) -> Response:
     shared = call.shared
     counts = await shared.engine.look(lambda committed: committed.counts())
-    text = shared.metrics.exposition(counts, await shared.engine.workers.list(), lag=shared.lag)
+    engine = shared.engine
+    workers, executors = await engine.workers.list(), await engine.executors.list()
+    text = shared.metrics.exposition(counts, workers, executors, lag=shared.lag)
     return Response(200, text, CONTENT_TYPE)
 
 
@@ -233,7 +235,7 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
     add("GET", "/api/lanes/{lane}", Route(Role.VIEWER, _lane))
     for name in FILES:
         add("GET", f"/{name}", Route(None, partial(_client_file, name)))
-    for name in ("openapi.json", "asyncapi.json"):
+    for name in ("openapi.json", "asyncapi.json", "asyncapi-executor.json"):
         add("GET", f"/{name}", Route(None, partial(_document, name)))
     add("GET", "/healthz", Route(None, _healthz))
     add("GET", "/readyz", Route(None, _readyz))

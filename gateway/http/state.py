@@ -112,7 +112,7 @@ def slices(snapshot: Snapshot) -> Generator[bytes, None, None]:
         snapshot.seq,
         encode(snapshot.engine),
     )
-    for field in ("lanes", "handles", "interrupts", "runs"):
+    for field in ("lanes", "handles", "interrupts", "runs", "executors"):
         yield b',"%b":{' % field.encode()
         yield from _entries(getattr(snapshot, field))
         yield b"}"

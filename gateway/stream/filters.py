@@ -7,7 +7,14 @@ from typing import Any
 
 from ...actors.journal.stream import FellBehind
 from ...protocol.errors import Invalid
-from ...protocol.events import Event, Filter, FlowChanged, NodeWorkerChanged, RunStateChanged
+from ...protocol.events import (
+    Event,
+    ExecutorChanged,
+    Filter,
+    FlowChanged,
+    NodeWorkerChanged,
+    RunStateChanged,
+)
 from ...protocol.names import FLOW
 from ...protocol.patterns import Patterns
 from ...protocol.records import RunRecord
@@ -28,7 +35,10 @@ def check_filter(filter: Filter | None, most: int) -> None:
 
 
 class ScopedFilter(Filter, frozen=True):
-    """A subscriber's filter, narrowed to the limits of its token. Handles and lanes can be patterns here."""
+    """A subscriber's filter, narrowed to the limits of its token. Handles and lanes can be patterns here.
+
+    It excludes workers and executors, because no handle, lane or job of a token contains them.
+    """
 
     jobs: Patterns | None = None
     job_of: JobOf | None = None
@@ -37,7 +47,7 @@ class ScopedFilter(Filter, frozen=True):
         return super().sees(run) and (self.jobs is None or run.job in self.jobs)
 
     def passes(self, event: Event) -> bool:
-        if not super().passes(event) or type(event) is NodeWorkerChanged:
+        if not super().passes(event) or isinstance(event, NodeWorkerChanged | ExecutorChanged):
             return False
         if self.jobs is None:
             return True

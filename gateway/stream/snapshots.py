@@ -24,6 +24,7 @@ from ...protocol.records import EngineState, HandleState, LaneState, RunRecord, 
 from ...protocol.states import HandleStatus, Status, handle_status
 from ..websocket.replies import encoded_parts, resyncs
 from .feeds import Form
+from .filters import ScopedFilter
 
 T = TypeVar("T")
 
@@ -237,6 +238,7 @@ def filtering(snapshot: Snapshot, filter: Filter | None) -> Generator[Snapshot |
         handles=handles,
         interrupts={id: one for id, one in snapshot.interrupts.items() if one.run in runs},
         runs=runs,
+        executors={} if isinstance(filter, ScopedFilter) else snapshot.executors,
     )
 
 

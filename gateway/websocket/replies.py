@@ -52,6 +52,7 @@ class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
     tasks: list[msgspec.Raw] | None = None
     node_runs: list[msgspec.Raw] | None = None
     workers: list[msgspec.Raw] | None = None
+    executors: list[msgspec.Raw] | None = None
     more: bool = False
 
 
@@ -75,7 +76,7 @@ def snapshot_replies(
         yield codec.encode(_OkPart(id, seq, part, more))
 
 
-LISTS = frozenset({"runs", "events", "flows", "versions", "tasks", "node_runs", "workers"})
+LISTS = frozenset({"runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"})
 """The fields of replies that can be long lists."""
 
 

@@ -48,13 +48,13 @@ from .writer import Begin, End, QueuedReply, Writer
 logger = logging.getLogger("greenroom.gateway")
 
 GOING_AWAY = 1001
+ABNORMAL = 1006
 TOO_BIG = 1009
 UNAUTHORIZED = 4401
 IDLE = 4408
 TOO_MUCH = 4429
 
 _HEAVY = 64  # of `max_commands`
-_ABNORMAL = 1006
 
 
 class _Named(msgspec.Struct):
@@ -173,7 +173,7 @@ class Session:
                 command = decode_command(self._codec, message)
                 if not isinstance(command, Auth):
                     raise Unauthorized("token required: send `auth` first")
-                self._caller = self._shared.access.holder(command.token)
+                self._caller = self._shared.access.as_client(self._shared.access.holder(command.token))
                 self._stranger.recognise()
             except GreenroomError as error:
                 self._refuse(self._id_in(message), error, 0)
@@ -326,7 +326,7 @@ class Session:
             elif socket.closed is None:
                 code, reason = self._ending or (GOING_AWAY, "")
                 await socket.aclose(code, reason)
-            elif not self.writer.closing and socket.closed.code != _ABNORMAL:
+            elif not self.writer.closing and socket.closed.code != ABNORMAL:
                 # trio-websocket sends no closing frame after a frame that it cannot accept.
                 await self._send_closing_frame(socket.closed.code, socket.closed.reason or "")
             elif socket.closed.code == TOO_BIG:

@@ -7,7 +7,7 @@ The stream limits what trio-websocket reads: a few frames at a time, so that oth
 most `frame_rate` frames per second; and from an unauthenticated client one message, until that is checked.
 
 What trio-websocket sends (the response to the handshake, pongs, the closing frame) is passed to the
-connection's writer, which sends it between its own frames.
+connection's writer, which sends it between its own frames; without a writer, it is sent directly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...protocol.errors import GreenroomError, TooLarge
 from ..auth.strangers import Stranger
 from ..config import Limits
 from ..limits import Rate
-from .frames import FrameCounter
+from .frames import FrameCounter, is_close
 
 _AT_ONCE = 64
 _MOST_FRAGMENTS = 1 << 16
@@ -60,9 +60,12 @@ class Wire(trio.abc.Stream):
         self._refuse: Refuse | None = None
         self._accepted = trio.Event()
         self._closed = False
+        self.has_closed = False
+        """Whether a closing frame was sent without a writer."""
 
-    def accepted(self, send: Send, refuse: Refuse) -> None:
-        """Continue after the handshake: from now on the writer sends, and frames can be read."""
+    def accepted(self, send: Send | None, refuse: Refuse) -> None:
+        """Continue after the handshake: from now on the writer sends, if there is one, and frames can be
+        read."""
         self._send = send
         self._refuse = refuse
         self._accepted.set()
@@ -124,6 +127,7 @@ class Wire(trio.abc.Stream):
         if self._closed:
             raise trio.ClosedResourceError
         if self._send is None:
+            self.has_closed = self.has_closed or is_close(bytes(data[:1]))
             await self._transport.send_all(data)
         else:
             sent: Reply[None] = Reply()

@@ -1,0 +1,139 @@
+"""The WebSocket connection of an executor: it carries the frames of `protocol.executors`.
+
+The engine serves the executor (`engine.executors`); this module limits what the connection receives, and ends
+it. There is no queue of frames: `send` waits while the socket is full, and the connection is not read while
+the engine handles a frame. The engine decides how long an executor can be silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import trio
+from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_stream
+
+from ...protocol.errors import GreenroomError
+from ..auth.tokens import Caller
+from ..shared import Shared
+from .frames import close_frame
+from .session import ABNORMAL, TOO_BIG, UNAUTHORIZED
+from .wire import Wire
+
+_NORMAL = 1000
+
+
+class ExecutorSession:
+    """A WebSocket connection of an executor after the handshake."""
+
+    def __init__(self, shared: Shared, caller: Caller) -> None:
+        self.lingers = False
+        self._shared = shared
+        self._caller = caller
+        self._keep_reading = True
+        self._serving = trio.CancelScope()
+        self._ending: tuple[int, str] | None = None
+
+    async def run(self, wire: Wire, subprotocol: str | None) -> None:
+        """Serve the executor until either side ends the connection. The transport stays open for `linger`."""
+        shared = self._shared
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(shared.limits.head_timeout):
+                request = await wrap_server_stream(
+                    nursery,
+                    wire,
+                    max_message_size=max_frame_bytes(shared.engine.max_value_bytes),
+                    receive_buffer_size=65_536,
+                )
+                socket = await request.accept(subprotocol=subprotocol)
+            wire.accepted(None, self._break_off)
+            shared.metrics.websockets.inc()
+            try:
+                with self._serving:
+                    await shared.engine.executors.serve(WebSocketFrames(socket), name=self._caller.name)
+                await self._close(socket, wire)
+            finally:
+                shared.metrics.websockets.dec()
+            nursery.cancel_scope.cancel()
+
+    def end(self, code: int, reason: str) -> None:
+        """Close the connection with a code and a reason."""
+        if self._ending is None:
+            self._ending = (code, reason)
+            self._serving.cancel()
+
+    def recheck(self) -> None:
+        """Close the connection if its token has been revoked; called when the tokens have changed."""
+        if not self._shared.access.still_admits(self._caller):
+            self.end(UNAUTHORIZED, "token has been revoked")
+
+    def _break_off(self, error: GreenroomError) -> None:
+        """Close the connection with an error, and stop reading."""
+        self._keep_reading = False
+        self.end(TOO_BIG, error.message)
+
+    async def _close(self, socket: WebSocketConnection, wire: Wire) -> None:
+        """Send a closing frame, and wait at most `close_timeout` for the other side's."""
+        code, reason = self._ending or (_NORMAL, "")
+        with trio.move_on_after(self._shared.limits.close_timeout):
+            if socket.closed is None and self._keep_reading:
+                await socket.aclose(code, reason)
+                return
+            if socket.closed is not None:
+                if socket.closed.code == ABNORMAL:
+                    return
+                code, reason = socket.closed.code, socket.closed.reason or ""
+            self.lingers = True
+            if not wire.has_closed:  # trio-websocket sends no closing frame after a frame that it refuses
+                await wire.send_all(close_frame(code, reason))
+
+
+class WebSocketFrames:
+    """The `Connection` of an executor over a WebSocket."""
+
+    def __init__(self, socket: WebSocketConnection) -> None:
+        self._socket = socket
+        self._calls: set[trio.CancelScope] = set()
+        self._closed = False
+
+    async def send(self, frame: bytes) -> None:
+        with self._until_closed():
+            try:
+                await self._socket.send_message(frame.decode())
+            except ConnectionClosed as closed:
+                raise trio.BrokenResourceError(str(closed)) from None
+
+    async def receive(self) -> bytes:
+        with self._until_closed():
+            try:
+                message = await self._socket.get_message()
+            except ConnectionClosed as closed:
+                if closed.reason is not None and closed.reason.code != ABNORMAL:
+                    raise trio.EndOfChannel from None
+                raise trio.BrokenResourceError(str(closed)) from None
+        return message.encode() if isinstance(message, str) else message
+
+    async def aclose(self) -> None:
+        """End the other calls; the session closes the WebSocket when the engine has returned."""
+        self._closed = True
+        for call in self._calls:
+            call.cancel()
+        await trio.lowlevel.checkpoint()
+
+    @contextmanager
+    def _until_closed(self) -> Iterator[None]:
+        if self._closed:
+            raise trio.ClosedResourceError
+        with trio.CancelScope() as call:
+            self._calls.add(call)
+            try:
+                yield
+            finally:
+                self._calls.discard(call)
+        if call.cancelled_caught:
+            raise trio.ClosedResourceError
+
+
+def max_frame_bytes(max_value_bytes: int) -> int:
+    """The maximum size of an executor's frame, for an engine with this maximum size of a value."""
+    return 2 * max_value_bytes + (1 << 20)
