@@ -13,6 +13,7 @@ from .commands.lazy import LazyCommand
 _COMMANDS = {
     "demo": {"demo": "Run a demo: mirror accounts from a small site, with conflicts and cancels."},
     "serve": {"serve": "Run a server: an engine with your jobs, and its gateway."},
+    "executor": {"executor": "Run an executor, which executes bodies for a server."},
     "worker": {"worker": "Run a worker, which executes nodes of flows for a server."},
     "config": {"config": "Check the configuration: greenroom.toml, GREENROOM_… variables and flags."},
     "tokens": {"token": "Manage tokens, their roles and their limits."},
@@ -33,8 +34,9 @@ _COMMANDS = {
     "handles": {"handles": "Manage handles: the accounts, sessions or devices whose runs never overlap."},
     "flow.group": {"flow": "Manage and run flows, graphs of nodes that workers execute."},
     "workers": {"workers": "List the workers, which execute nodes of flows."},
+    "executors": {"executors": "List the executors, the processes that execute bodies, or drain one."},
     "engine": {
-        "state": "Show the state of the engine, its active runs and its open interrupts.",
+        "state": "Show the state of the engine, its executors, its active runs and its open interrupts.",
         "drain": "Refuse and start no new runs until `greenroom resume`; executing runs continue.",
         "resume": "Accept and start runs again after `greenroom drain`.",
     },

@@ -18,6 +18,7 @@ import trio
 from .actors.engine.api import Engine
 from .actors.engine.open import open_engine
 from .actors.jobs import Jobs
+from .actors.scheduling.stored_bodies import is_child
 from .commands.exits import Exit
 from .config.mistakes import ConfigMistakes
 from .config.reading import Read
@@ -26,6 +27,8 @@ from .garbage_collection import tuned_collector
 from .gateway.server import Gateway, open_gateway
 from .logs import begin_logs, end_process
 from .protocol.errors import GreenroomError
+from .protocol.fold import Projection
+from .protocol.states import Status
 
 logger = logging.getLogger("greenroom.serve")
 
@@ -102,6 +105,8 @@ class Server:
             max_pending=settings.max_pending,
             max_value_bytes=settings.max_value_bytes,
             shutdown_timeout=settings.shutdown_timeout,
+            executors=settings.executors,
+            executor_ttl=settings.executor_ttl,
             allow_scripts=settings.allow_scripts,
             worker_networks=settings.worker_networks,
             accept_store=self._accept_store,
@@ -116,7 +121,8 @@ class Server:
                 nursery.start_soon(self._exit_without_bodies, engine)
             with trio.move_on_after(_DRAIN_TIMEOUT):
                 await engine.drain(by="serve")
-            logger.info("draining: executing runs have %g s to finish", settings.shutdown_timeout)
+            here, elsewhere = await engine.look(_executing)
+            logger.info("draining: %s", _what_follows(here, elsewhere, settings.shutdown_timeout))
         logger.info("engine stopped")
 
     async def _open_gateway(
@@ -203,6 +209,24 @@ class Server:
     def _code(self) -> int:
         """The exit code: 0 after a drain; 128 and the signal's number after a second signal."""
         return 0 if self._signal is None else 128 + self._signal
+
+
+def _executing(committed: Projection) -> tuple[int, int]:
+    """How many runs execute in this process and its children, and how many in attached executors."""
+    executing = (Status.RUNNING, Status.CANCELLING)
+    executors = [run.executor for run in committed.runs.values() if run.status in executing]
+    here = sum(executor is None or is_child(executor) for executor in executors)
+    return here, len(executors) - here
+
+
+def _what_follows(here: int, elsewhere: int, timeout: float) -> str:
+    """What the shutdown waits for, and what continues without this server."""
+    text = f"{_count(here)} {timeout:g} s to finish" if here else "no run executes here"
+    return f"{text}; {_count(elsewhere)} a body that continues in an attached executor" if elsewhere else text
+
+
+def _count(runs: int) -> str:
+    return "1 run has" if runs == 1 else f"{runs:,} runs have"
 
 
 def _handled_signals() -> list[signal.Signals]:

@@ -24,6 +24,7 @@ from .errors import Unavailable
 from .gateway.client import Client as AsyncClient
 from .gateway.client import ClientTicket
 from .gateway.client import connect as connect_async
+from .gateway.client.executors import ClientExecutors
 from .gateway.client.flows import ClientFlows
 from .gateway.client.workers import ClientWorkers
 from .protocol.events import Event, Filter
@@ -268,6 +269,13 @@ class Flows(_Blocking):
     node_runs = _blocking(ClientFlows.node_runs)
 
 
+class Executors(_Blocking):
+    """See `greenroom.Client.executors`."""
+
+    list = _blocking(ClientExecutors.list)
+    drain = _blocking(ClientExecutors.drain)
+
+
 class Workers(_Blocking):
     """See `greenroom.Client.workers`."""
 
@@ -301,6 +309,11 @@ class Client(_Blocking):
     def flows(self) -> Flows:
         """Flows and their runs."""
         return Flows(self._thread, self._inner.flows, self)
+
+    @property
+    def executors(self) -> Executors:
+        """Executors: processes that execute bodies."""
+        return Executors(self._thread, self._inner.executors, self)
 
     @property
     def workers(self) -> Workers:

@@ -10,7 +10,7 @@ import trio
 from ..actors.aio.methods import Facade, iterating, method
 from ..actors.aio.portal import Portal
 from ..actors.channel import Result_co
-from ..gateway.client import client, connecting, flows, workers
+from ..gateway.client import client, connecting, executors, flows, workers
 from ..gateway.client import ticket as client_ticket
 from ..protocol.jobs import AnyJob, JobFunction
 from ..protocol.records import Snapshot
@@ -68,6 +68,13 @@ class ClientWorkers(Facade[workers.ClientWorkers]):
     extend = method(workers.ClientWorkers.extend)
 
 
+class ClientExecutors(Facade[executors.ClientExecutors]):
+    """The executors of the engine behind a gateway."""
+
+    list = method(executors.ClientExecutors.list)
+    drain = method(executors.ClientExecutors.drain)
+
+
 class Client(Facade[client.Client]):
     """A client, as yielded by `connect`. Every method raises the same errors as in `greenroom.Client`.
 
@@ -78,6 +85,7 @@ class Client(Facade[client.Client]):
         super().__init__(original, portal)
         self.flows = ClientFlows(original.flows, portal)
         self.workers = ClientWorkers(original.workers, portal)
+        self.executors = ClientExecutors(original.executors, portal)
 
     @property
     def url(self) -> str:

@@ -11,6 +11,7 @@ from ..actors.channel import Result_co
 from ..actors.engine import api
 from ..actors.engine import ticket as engine_ticket
 from ..actors.engine.open import open_engine as open_engine_in_trio
+from ..actors.executors import api as executors_api
 from ..actors.flow import api as flow_api
 from ..actors.workers import api as workers_api
 from ..protocol.jobs import AnyJob, JobFunction
@@ -58,6 +59,13 @@ class Flows(Facade[flow_api.Flows]):
     node_runs = method(flow_api.Flows.node_runs)
 
 
+class Executors(Facade[executors_api.Executors]):
+    """The executors of an engine."""
+
+    list = method(executors_api.Executors.list)
+    drain = method(executors_api.Executors.drain)
+
+
 class Workers(Facade[workers_api.Workers]):
     """The workers of an engine."""
 
@@ -80,6 +88,7 @@ class Engine(Facade[api.Engine]):
         super().__init__(original, portal)
         self.flows = Flows(original.flows, portal)
         self.workers = Workers(original.workers, portal)
+        self.executors = Executors(original.executors, portal)
 
     @overload
     async def submit(

@@ -56,8 +56,13 @@ class Server:
             code = Exit.UNREACHABLE if isinstance(error, Unavailable) else Exit.NOT_UNDERSTOOD
             raise Stopped(error.message, code) from error
         except Unauthorized as error:
-            needed = "token required: set GREENROOM_TOKEN, or use --token-file"
-            raise Stopped(error.message if self.token else needed, Exit.NOT_PERMITTED, error) from error
+            raise without_token(error, self.token) from error
+
+
+def without_token(error: Unauthorized, token: str | None) -> Stopped:
+    """The error of a command whose token is refused, or which has none."""
+    needed = "token required: set GREENROOM_TOKEN, or use --token-file"
+    return Stopped(error.message if token else needed, Exit.NOT_PERMITTED, error)
 
 
 def for_server(command: Callable[..., None]) -> Callable[..., None]:
@@ -83,14 +88,20 @@ def for_server(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_token(file: str | None) -> str | None:
-    """The token in a file, or in GREENROOM_TOKEN. There is no option for the token itself, because all users
-    of the machine can read arguments."""
+    """The token in a file, or in GREENROOM_TOKEN. An empty variable is no token: files for containers often
+    set variables without a value. There is no option for the token itself, because all users of the machine
+    can read arguments."""
     if file is None:
-        return os.environ.get("GREENROOM_TOKEN")
+        return os.environ.get("GREENROOM_TOKEN", "").strip() or None
     try:
-        return Path(file).read_text(encoding="utf-8").strip()
+        token = Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise Stopped(f"cannot read the token file: {error}", Exit.FAILED) from error
+    if not token:
+        raise Stopped(
+            f"token file {file} is empty: write the output of `greenroom token add` into it", Exit.FAILED
+        )
+    return token
 
 
 async def find_last_run(client: Client, run_or_handle: str) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import click
 import trio
 from rich.text import Text
 
 from ..gateway.client import Client
+from ..protocol.records import ExecutorInfo, Snapshot
 from .connection import Server, for_server
 from .durations import Timeout
+from .executors import executor_table
 from .exits import Exit, Stopped
 from .output import STYLES, brief, console, echo, echo_json, fields, span, status, table
 
@@ -18,7 +21,7 @@ from .output import STYLES, brief, console, echo, echo_json, fields, span, statu
 @click.command()
 @for_server
 def state(server: Server) -> None:
-    """Show the state of the engine, its active runs and its open interrupts.
+    """Show the state of the engine, its executors, its active runs and its open interrupts.
 
     With --json it prints the whole snapshot, as clients receive it.
 
@@ -27,7 +30,12 @@ def state(server: Server) -> None:
       greenroom state
       greenroom state --json | jq .engine
     """
-    found = server.ask(lambda client: client.snapshot())
+
+    async def talk(client: Client) -> tuple[Snapshot, Sequence[ExecutorInfo]]:
+        found = await client.snapshot()
+        return found, await client.executors.list() if found.executors and not server.as_json else ()
+
+    found, executors = server.ask(talk)
     if server.as_json:
         echo_json(found)
         return
@@ -43,6 +51,9 @@ def state(server: Server) -> None:
             "event": f"{found.seq} of {found.epoch}",
         }
     )
+    if executors:
+        console().print()
+        executor_table(executors)
     pending = [run for run in found.runs.values() if not run.ended and run.status != "queued"]
     if pending:
         console().print()

@@ -33,7 +33,7 @@ class Exit(IntEnum):
     RUN_NOT_SUCCEEDED = 5
     """The run has ended, but has not succeeded."""
     LEASE_LOST = 6
-    """The server's lease on the store expired while a body executed."""
+    """A body still executed when the server's lease on the store, or an executor's lease, expired."""
     INTERRUPTED = 130
     """Ctrl-C."""
 

@@ -1,4 +1,4 @@
-"""The live table of `watch` and of the demo: pending runs, open interrupts and ended runs.
+"""The live table of `watch` and of the demo: executors, pending runs, open interrupts and ended runs.
 
 It is independent of the connection: callers pass it each event, and a snapshot to draw.
 """
@@ -6,6 +6,7 @@ It is independent of the connection: callers pass it each event, and a snapshot 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 
@@ -26,6 +27,7 @@ _ORDER = {
     Status.SUSPENDED: 1,
     Status.QUEUED: 2,
 }
+_EXECUTING = (Status.RUNNING, Status.CANCELLING)
 _MARKS = {
     Status.QUEUED: "·",
     Status.RUNNING: "▶",
@@ -72,12 +74,16 @@ class Board:
             for interrupt in interrupts.values()
             if self._passes(state.runs[interrupt.run])
         ]
-        room = max(1, height - 3 - len(asked))
+        executors = [] if not state.executors else [_executors(state)]
+        room = max(1, height - 3 - len(asked) - len(executors))
         runs = self._visible(state, room)
         table = Table(box=None, expand=True, pad_edge=False, header_style="bold")
         table.add_column("", width=1)
         for name, most in (("handle", 30), ("job", 20), ("status", 24)):
             table.add_column(name, max_width=most, no_wrap=True, overflow="ellipsis")
+        with_executors = any(run.executor for run in runs)
+        if with_executors:
+            table.add_column("executor", max_width=20, no_wrap=True, overflow="ellipsis")
         table.add_column("progress", width=_BAR + 13, no_wrap=True)
         table.add_column("time", justify="right", no_wrap=True)
         table.add_column("what", ratio=1, no_wrap=True, overflow="ellipsis")
@@ -91,11 +97,12 @@ class Board:
                 Text(clean(run.handle), "dim" if run.ended else ""),
                 Text(clean(run.job), "dim" if run.ended else ""),
                 Text(f"{run.status}{why}", style),
+                *([Text(clean(run.executor or ""), "dim" if run.ended else "")] if with_executors else ()),
                 _progress(run),
                 Text(span(self._time(run)), "dim" if run.ended else ""),
                 Text(what, "dim" if run.ended and run.error is None else ""),
             )
-        return Group(_head(state), table, *asked)
+        return Group(_head(state), *executors, table, *asked)
 
     def _visible(self, state: Snapshot, room: int) -> list[RunRecord]:
         """The pending runs, the most active first; then the last ended runs, if there is room."""
@@ -111,7 +118,7 @@ class Board:
     def _what(self, run: RunRecord) -> str:
         if run.error is not None:
             return clean(run.error)
-        if run.status == Status.SUSPENDED and run.waiting_for:
+        if run.status in (Status.SUSPENDED, Status.QUEUED) and run.waiting_for:
             return f"waits for {run.waiting_for}"
         if run.status == Status.QUEUED:
             return "waits in its handle" if run.place is None else f"waits in lane {run.lane}"
@@ -130,6 +137,19 @@ def _head(state: Snapshot) -> Text:
     if engine.draining:
         head.append("draining", "bold yellow")
     return head
+
+
+def _executors(state: Snapshot) -> Text:
+    """The executors on one line: name, status unless attached, bodies that execute, and slots."""
+    bodies = Counter(run.executor for run in state.runs.values() if run.status in _EXECUTING)
+    line = Text("executors   ", no_wrap=True, overflow="ellipsis")
+    for name, executor in sorted(state.executors.items()):
+        slots = "–" if executor.slots is None else executor.slots
+        line.append(f"{clean(name)} {bodies[name]}/{slots}")
+        if executor.status != "attached":
+            line.append(f" {clean(executor.status)}", "bold yellow")
+        line.append("   ")
+    return line
 
 
 def _progress(run: RunRecord) -> RenderableType:

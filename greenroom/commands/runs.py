@@ -127,30 +127,42 @@ def show(server: Server, run: str, history: bool, limit: int | None, after: int)
         for event in events:
             echo_json(event)
         return
-    shown: dict[str, Any] = {
-        "run": found.id,
-        "handle": found.handle,
-        "job": found.job if found.kind == "start" else f"{found.job} ({found.kind})",
-        "lane": found.lane,
-        "status": status(found),
-        "attempt": found.attempt,
-        "params": found.params,
-        "created": moment(found.created_at),
-    }
-    if found.started_at is not None:
-        shown["started"] = moment(found.started_at)
-    if found.ended_at is not None:
-        shown["ended"] = f"{moment(found.ended_at)}, after {span(found.ended_at - found.created_at)}"
-    if found.detached:
-        shown["detached"] = "its slot was freed by a reset"
-    if found.progress is not None:
-        shown["progress"] = found.progress
-    if found.error is not None:
-        shown["error"] = found.error
-    if found.status == Status.SUCCEEDED:
-        shown["result"] = found.result
+    shown = described(found)
     for id, interrupt in interrupts.items():
         shown["interrupt"] = f"{brief(interrupt.data)}  (greenroom answer {id} …)"
     fields(shown)
     for event in events:
         console().print(line(event), soft_wrap=True)
+
+
+def described(run: RunRecord) -> dict[str, Any]:
+    """The fields of a run that `show` prints."""
+    shown: dict[str, Any] = {
+        "run": run.id,
+        "handle": run.handle,
+        "job": run.job if run.kind == "start" else f"{run.job} ({run.kind})",
+        "lane": run.lane,
+        "status": status(run),
+        "attempt": run.attempt,
+        "params": run.params,
+        "created": moment(run.created_at),
+    }
+    if run.started_at is not None:
+        shown["started"] = moment(run.started_at)
+    if run.needs:
+        shown["needs"] = ", ".join(run.needs)
+    if run.executor is not None:
+        shown["executor"] = run.executor
+    if run.waiting_for is not None:
+        shown["waits for"] = run.waiting_for
+    if run.ended_at is not None:
+        shown["ended"] = f"{moment(run.ended_at)}, after {span(run.ended_at - run.created_at)}"
+    if run.detached:
+        shown["detached"] = "its slot was freed by a reset"
+    if run.progress is not None:
+        shown["progress"] = run.progress
+    if run.error is not None:
+        shown["error"] = run.error
+    if run.status == Status.SUCCEEDED:
+        shown["result"] = run.result
+    return shown

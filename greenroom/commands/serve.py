@@ -27,6 +27,7 @@ _FLAGS = {
     "data_dir": ("--data-dir", "engine.data_dir"),
     "runs_dir": ("--runs-dir", "engine.runs_dir"),
     "shutdown_timeout": ("--shutdown-timeout", "engine.shutdown_timeout"),
+    "executors": ("--executors", "engine.executors"),
     "allow_scripts": ("--allow-scripts", "engine.allow_scripts"),
     "host": ("--host", "gateway.host"),
     "port": ("--port", "gateway.port"),
@@ -48,6 +49,12 @@ _FLAGS = {
 @click.option("--data-dir", metavar="DIR", help="The folder for files of runs.")
 @click.option("--runs-dir", metavar="DIR", help="The folder for a JSON file with each run's latest state.")
 @click.option("--shutdown-timeout", metavar="TIME", help="The time for executing runs to finish at shutdown.")
+@click.option(
+    "--executors",
+    type=int,
+    metavar="N",
+    help="Execute bodies in N child processes; 0 leaves all bodies to executors that attach.",
+)
 @click.option(
     "--allow-scripts",
     is_flag=True,
@@ -99,5 +106,5 @@ def serve(file: str | None, accept_store: bool, **given: Any) -> None:
     jobs = check_together(read)
     begin_logs(read.config.logs)
     if jobs is None:
-        logger.warning("no jobs configured: only flows can run, and they cannot call local functions")
+        logger.warning("no jobs configured: only flows and the jobs of attached executors can run")
     sys.exit(trio.run(Server(jobs or Jobs(), read, reread, accept_store=accept_store).run))

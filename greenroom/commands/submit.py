@@ -53,6 +53,13 @@ _SUBMISSION = [
 @click.option(
     "--kind", default="start", metavar="KIND", help="`start`, or `continue` to start at the last checkpoint."
 )
+@click.option(
+    "--need",
+    "needs",
+    multiple=True,
+    metavar="LABEL",
+    help="Execute it only on executors with this label; repeatable.",
+)
 @submission
 @click.option("--wait", is_flag=True, help="Wait for the run's end, and print its result.")
 @for_server
@@ -69,6 +76,7 @@ def submit(
       greenroom submit mirror --handle alice --param url=https://example.org --param pages=3
       greenroom submit mirror --handle alice --params '{"url": "https://example.org"}' --wait
       greenroom submit mirror --handle alice --on-conflict queue --request-id nightly-2026-11-18
+      greenroom submit train --handle alice --need gpu
     """
     given = _params(params, pairs)
 

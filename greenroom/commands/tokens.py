@@ -48,7 +48,8 @@ def token() -> None:
     """Manage tokens, their roles and their limits.
 
     A viewer reads; an operator also starts, cancels, answers and clears runs; an admin also changes limits,
-    resets and drains. A worker can only take and complete work. A running server reloads the file at SIGHUP.
+    resets and drains. A worker can only take and complete work; an executor can only execute bodies. A
+    running server reloads the file at SIGHUP.
 
     \b
     Examples:
@@ -86,6 +87,7 @@ def add(
       greenroom token add alice --role operator --tokens greenroom.tokens
       greenroom token add alice --role operator --handle 'alice/*' --job mirror
       greenroom token add grafana --role viewer > grafana.token
+      greenroom token add gpu-1 --role executor > executor.token
     """
     click.echo(add_token(file, name, Role(role), handles=handles, lanes=lanes, jobs=jobs))
     click.echo(

@@ -18,6 +18,7 @@ from ..gateway.background import background
 from ..gateway.client import Client
 from ..protocol.events import (
     Event,
+    ExecutorChanged,
     FlowChanged,
     HandleChanged,
     InterruptClosed,
@@ -26,6 +27,7 @@ from ..protocol.events import (
     NodeRan,
     NodeStarted,
     NodeWorkerChanged,
+    RunChanged,
     RunEvent,
     RunLog,
     RunMessage,
@@ -224,7 +226,10 @@ def _what(event: Event) -> str:
     if isinstance(event, RunStateChanged):
         reason = f" ({event.reason})" if event.reason else ""
         error = f": {event.error}" if event.error else ""
-        return f"{event.to}{reason}{error}"
+        executor = f" on {event.executor}" if event.executor else ""
+        return f"{event.to}{executor}{reason}{error}"
+    if isinstance(event, RunChanged) and event.waiting_for is not None:
+        return f"waits for {event.waiting_for}"
     if isinstance(event, RunProgress):
         total = "" if event.total is None else f" of {number(event.total)}"
         return f"{'–' if event.done is None else number(event.done)}{total}" + (
@@ -233,7 +238,8 @@ def _what(event: Event) -> str:
     if isinstance(event, RunLog):
         return f"{event.level}: {event.text}"
     if isinstance(event, RunWaiting):
-        return f"has waited {span(event.waited)}, {event.ahead} ahead, blocked by {', '.join(event.blockers)}"
+        why = event.reason or f"blocked by {', '.join(event.blockers)}"
+        return f"has waited {span(event.waited)}, {event.ahead} ahead, {why}"
     if isinstance(event, RunMessage):
         return f"message {brief(event.message)} from {event.by}"
     if isinstance(event, RunSignal):
@@ -262,7 +268,16 @@ def _what(event: Event) -> str:
         )
     if isinstance(event, NodeWorkerChanged):
         return f"worker {event.worker}: {event.status}, serves {', '.join(event.services)}"
+    if isinstance(event, ExecutorChanged):
+        return _executor(event)
     return f"{event.type} by {event.by}"
+
+
+def _executor(event: ExecutorChanged) -> str:
+    slots = "" if event.slots is None else f", {event.slots} slots"
+    labels = f", labels {', '.join(event.labels)}" if event.labels else ""
+    jobs = f", jobs {', '.join(event.jobs)}" if event.jobs else ""
+    return f"executor {event.executor}: {event.status}{slots}{labels}{jobs}"
 
 
 def _ran(event: NodeRan) -> str:

@@ -14,9 +14,10 @@ import attrs
 import click
 import trio
 
+from ..config.logs import LogsConfig
 from ..config.reading import load_named
-from ..config.settings import LogsConfig
 from ..logs import begin_logs
+from ..protocol.errors import Unauthorized
 from ..protocol.names import check_name
 from ..worker.calls import Calls
 from ..worker.examples import services as examples
@@ -28,7 +29,7 @@ from ..worker.pull import Pull
 from ..worker.push import Push
 from ..worker.registry import open_registry
 from ..worker.services import Services
-from .connection import DEFAULT_URL, read_token, token_file_option
+from .connection import DEFAULT_URL, read_token, token_file_option, without_token
 from .exits import report_errors
 
 logger = logging.getLogger("greenroom.worker")
@@ -117,7 +118,10 @@ def worker(
     )
     begin_logs(LogsConfig(format=log_format, level=log_level))
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs each request
-    sys.exit(trio.run(_work, settings))
+    try:
+        sys.exit(trio.run(_work, settings))
+    except Unauthorized as error:
+        raise without_token(error, settings.token) from error
 
 
 def _own_url() -> str:

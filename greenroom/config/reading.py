@@ -43,6 +43,7 @@ _SPECIAL: dict[type, dict[str, Kind]] = {
         "keep_runs": kinds.KEEP,
         "keep_events": kinds.KEEP,
         "shutdown_timeout": kinds.TIME,
+        "executors": kinds.whole(0),
         "worker_networks": kinds.NETWORKS,
     },
     GatewayConfig: {"port": kinds.whole(0, 65_535)},
@@ -119,8 +120,11 @@ def check_together(read: Read) -> Jobs | None:
     if read.config.engine.jobs is not None:
         try:
             jobs = load_named(read.config.engine.jobs, Jobs)
+            jobs.import_path = read.config.engine.jobs
         except Invalid as error:
             wrong("engine", "jobs", f"cannot be loaded: {error.message}")
+    elif read.config.engine.executors:
+        wrong("engine", "executors", "requires jobs: child processes execute only bodies of jobs")
     for name in ("tls_certificate", "tls_key", "token_file"):
         path = getattr(gateway, name)
         if path is not None and not os.access(path, os.R_OK):

@@ -6,12 +6,12 @@ The gateway's settings are in `gateway/config.py`. Each field is a name in `gree
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 import attrs
 
 from ..actors.engine.retention import Keep
 from ..gateway.config import GatewayConfig
+from .logs import LogsConfig
 
 DEFAULT_STORE = "sqlite:///greenroom.db"
 
@@ -42,20 +42,14 @@ class EngineConfig:
     """The maximum size of a result, a checkpoint, a message or a run's parameters."""
     shutdown_timeout: float = 30.0
     """The time that executing runs have to finish when the server shuts down."""
+    executors: int | None = None
+    """The number of child processes that execute bodies. Default: the server executes them itself."""
+    executor_ttl: float = 30.0
+    """The time without a sign of life after which an executor is lost."""
     allow_scripts: bool = False
     """Whether nodes of flows are allowed to start programs on the server's machine."""
     worker_networks: tuple[str, ...] | None = None
     """The networks in which workers can be called, such as `10.0.0.0/8`. Default: only the loopback."""
-
-
-@attrs.frozen
-class LogsConfig:
-    """The log, on standard error."""
-
-    format: Literal["text", "json"] = "text"
-    """Plain text, or one JSON object per line."""
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    """The lowest level that is written."""
 
 
 @attrs.frozen

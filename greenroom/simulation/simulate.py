@@ -85,6 +85,7 @@ def simulate(
     if chooser is None:
         chooser = world.chooser = SeededChooser(f"{seed}/schedule")
     actor.observer = world.trace.message
+    world.scheduling = Scheduling(chooser)
     try:
         with determined(str(seed)), ExitStack() as guarding:
             trio.run(
@@ -92,7 +93,7 @@ def simulate(
                 world,
                 guarding,
                 clock=world.ticking,
-                instruments=[Scheduling(chooser)],
+                instruments=[world.scheduling],
             )
     finally:
         actor.observer = None

@@ -7,6 +7,9 @@ order in which they were spawned, independently of sets and addresses.
 
     trio.run(main, clock=MockClock(autojump_threshold=0), instruments=[Scheduling(SeededChooser(seed))])
 
+A process can be paused: the tasks below a task then do not run until it continues, as if the operating system
+had stopped the process. Their deadlines pass meanwhile.
+
 The instrument starts before the first task exists and ends with that trio run. No code of trio is patched;
 trio's own random shuffling has nothing left to shuffle. Real I/O stays outside of this control; a simulation
 has none.
@@ -70,11 +73,20 @@ class Scheduling(trio.abc.Instrument):
 
     def __init__(self, chooser: Chooser) -> None:
         self._chooser = chooser
+        self._queue = _Queue(chooser)
+
+    def pause(self, root: Task) -> None:
+        """Let no task of this tree run until `go_on`."""
+        self._queue.pause(root)
+
+    def go_on(self, root: Task) -> None:
+        """Let a paused tree run again."""
+        self._queue.go_on(root)
 
     def before_run(self) -> None:
         runner = GLOBAL_RUN_CONTEXT.runner
         assert not runner.runq, "no task exists yet"
-        runner.runq = cast(Any, _Queue(self._chooser))
+        runner.runq = cast(Any, self._queue)
         if isinstance(self._chooser, trio.abc.Instrument):
             runner.instruments.add_instrument(self._chooser)
 
@@ -89,12 +101,25 @@ class _Queue:
     def __init__(self, chooser: Chooser) -> None:
         self._choose = chooser.choose
         self._tasks: list[Task] = []
+        self._paused: dict[Task, list[Task]] = {}  # the runnable tasks of each paused tree, by its root
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def append(self, task: Task) -> None:
+        for root, held in self._paused.items():
+            if _is_below(task, root):
+                held.append(task)
+                return
         insort(self._tasks, task, key=_spawned)
+
+    def pause(self, root: Task) -> None:
+        self._paused[root] = [task for task in self._tasks if _is_below(task, root)]
+        self._tasks[:] = [task for task in self._tasks if not _is_below(task, root)]
+
+    def go_on(self, root: Task) -> None:
+        for task in self._paused.pop(root, ()):
+            self.append(task)
 
     def __iter__(self) -> Iterator[Task]:
         tasks = self._tasks
@@ -104,3 +129,11 @@ class _Queue:
 
     def clear(self) -> None:
         pass
+
+
+def _is_below(task: Task, root: Task) -> bool:
+    above: Task | None = task
+    while above is not None and above is not root:
+        nursery = above.parent_nursery
+        above = None if nursery is None else nursery.parent_task
+    return above is root

@@ -34,6 +34,9 @@ class ModelRun:
         self.attempt = 0
         self.next_attempts: Collection[int] = (1,)  # the allowed numbers of the next attempt
         self.place: int | None = None
+        self.executor: str | None = None  # which has its body, if that is not in the engine's own process
+        self.was_elsewhere = False  # whether it has lost a body at an executor, whose death may be counted
+        self.fence = 0  # of its last body
         self.holds_slot = False
         self.has_body = False  # or had one until the process died, and nothing was committed since
         self.waits_for_slot = False  # suspended, and waits for nothing except a slot
@@ -55,6 +58,7 @@ class ModelRun:
         self.created_in = event.seq
         self.ended_in: int | None = None
         self.terms = Terms()
+        self.needs = event.needs
         self.submitted_at = self.attempt_at = 0.0  # trio's time
         self.executed = 0.0  # seconds that this attempt has executed, without the time in its present slot
         self.executes_since: float | None = None
@@ -64,6 +68,11 @@ class ModelRun:
     @property
     def ended(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it has a body at an executor, which continues when the engine ends."""
+        return self.executor is not None and (self.has_body or self.status is Status.CANCELLING)
 
     @property
     def is_suspect(self) -> bool:
@@ -99,6 +108,7 @@ class ModelHandle:
         self.waiting: list[str] = []
         self.replacing: list[str] = []  # the waiting runs that are to replace the holder
         self.draft: Any = None
+        self.fence = 0
         self._holders: list[tuple[int, str | None]] = [(0, None)]
 
     def hold(self, seq: int, run: str | None) -> None:
@@ -119,6 +129,16 @@ class ModelLane:
         self.generation = 0
 
 
+class ModelExecutor:
+    """An executor, as the last event shows it."""
+
+    def __init__(self, status: str, slots: int | None, labels: frozenset[str], jobs: frozenset[str]) -> None:
+        self.status = status
+        self.slots = slots
+        self.labels = labels
+        self.jobs = jobs
+
+
 class ModelState:
     """The state of one store: everything that follows from its committed events."""
 
@@ -129,6 +149,10 @@ class ModelState:
         self.pending: dict[str, ModelRun] = {}
         self.handles: dict[str, ModelHandle] = {}
         self.lanes: dict[str, ModelLane] = {}
+        self.executors: dict[str, ModelExecutor] = {}
+        self.coming: dict[str, Terms] = {}  # of the runs that are being created
+        self.had_executors = False
+        self.executes_itself = True  # whether the engine's own process executes bodies
         self.max_concurrent = 0
         self.draining: list[tuple[int, bool]] = [(0, False)]
         self.checkpoints: dict[tuple[str, str], tuple[str, Any]] = {}  # by handle and job: run and value
@@ -151,6 +175,34 @@ class ModelState:
     def holders(self, lane: str | None = None) -> list[ModelRun]:
         """The runs that hold a slot."""
         return [run for run in self.pending.values() if run.holds_slot and lane in (None, run.lane)]
+
+    def holders_at(self, executor: str | None) -> list[ModelRun]:
+        """The runs that hold a slot and have their body at an executor."""
+        return [run for run in self.holders() if run.executor == executor]
+
+    def has_job(self, executor: str | None, run: ModelRun) -> bool:
+        """Whether an executor (`None`: the engine's own process) can execute a run."""
+        if executor is None:
+            own = run.terms.announced is None
+            return run.walks or (self.executes_itself and own and not run.needs)
+        known = self.executors.get(executor)
+        return known is not None and run.job in known.jobs and known.labels.issuperset(run.needs)
+
+    def has_room(self, run: ModelRun) -> bool:
+        """Whether an executor has a slot for a queued run."""
+        if run.has_body:
+            able = [run.executor]
+        else:
+            able = [executor for executor in (None, *self.executors) if self.has_job(executor, run)]
+        return any(self._is_free(executor, resumes=run.has_body) for executor in able)
+
+    def _is_free(self, executor: str | None, *, resumes: bool) -> bool:
+        if executor is None:
+            return True
+        known = self.executors.get(executor)
+        if known is None or not (known.status == "attached" or (resumes and known.status == "draining")):
+            return False
+        return known.slots is None or len(self.holders_at(executor)) < known.slots
 
     def queues(self) -> dict[str, list[ModelRun]]:
         """The runs in each lane's queue, in order of place."""

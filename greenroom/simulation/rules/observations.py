@@ -10,7 +10,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ...protocol.events import Event, Filter
 from ...protocol.fold import Projection, fold
@@ -19,6 +19,10 @@ from ...protocol.states import Status
 from ..model.state import EXECUTES, ModelLane, ModelRun, ModelState
 
 WaitsFor = Literal["time", "answer", "child", "message"]
+
+
+if TYPE_CHECKING:
+    from .executors import ExecutorRules
 
 
 class Body(Protocol):
@@ -40,6 +44,7 @@ class ObservationRules:
     def __init__(self, model: ModelState, fault: Callable[[str], None]) -> None:
         self.seen = 0
         """The highest seq that any client has received."""
+        self.executors: ExecutorRules
         self._model = model
         self._fault = fault
         self._bodies: defaultdict[str, set[str]] = defaultdict(set)  # by handle
@@ -76,21 +81,26 @@ class ObservationRules:
 
     def executes(self, run: str) -> bool:
         """Whether a run has a body."""
-        return run in self._executing
+        return run in self._executing or self.executors.executes(run)
+
+    def bodies_on(self, handle: str) -> set[str]:
+        """The runs that have bodies on a handle in the engine's own process."""
+        return self._bodies[handle] - self._released
 
     def has_no_body(self, run: str) -> bool:
         """Whether it has had no body since the start of this instant. If a body ended in this instant, its
         run may not have processed that yet."""
-        return run not in self._executing and run not in self._just_ended
+        return not self.executes(run) and run not in self._just_ended
 
     def released(self, run: str) -> None:
         """Record that a handle was released from the body of a run."""
         self._released.add(run)
+        self.executors.released(run)
 
     def begins(self, body: Body) -> None:
         """Check a body that starts."""
         model, run = self._model, self._model.runs[body.id]
-        others = self._bodies[body.handle] - self._released
+        others = self.bodies_on(body.handle)
         if others:
             self._fault(f"a body of {run} starts while bodies of {others} execute on the same handle")
         if model.handle(body.handle).holder != body.id:
@@ -152,7 +162,7 @@ class ObservationRules:
         return {run.id for run in self._model.pending.values() if self._is_awake(run, now)}
 
     def _is_awake(self, run: ModelRun, now: float) -> bool:
-        if run.status is not Status.SUSPENDED or run.waits_for_slot:
+        if run.status is not Status.SUSPENDED or run.waits_for_slot or run.is_elsewhere:
             return False
         waits_for, until = self._waits.get(run.id, (run.reason if run.restored else None, math.inf))
         if waits_for != run.reason:
@@ -187,7 +197,9 @@ class ObservationRules:
                 )
         for name, handle in self._model.handles.items():
             holder = handle.holder
-            if holder is not None and self._model.runs[holder].ended and holder not in self._executing:
+            if holder is None or self._model.runs[holder].executor is not None:
+                continue  # the end of its body may not have been received yet
+            if self._model.runs[holder].ended and holder not in self._executing:
                 self._fault(f"handle {name} is held by a body of {self._model.runs[holder]} that has ended")
         self._just_ended.clear()
 
@@ -287,7 +299,10 @@ class ObservationRules:
         queues = model.queues()
         pending = {id for id in model.pending if id in wanted}
         interrupts = {interrupt for id in pending for interrupt in wanted[id].interrupts}
+        executors = {id: (known.status, known.slots) for id, known in model.executors.items()}
+        shown_executors = {id: (shown.status, shown.slots) for id, shown in snapshot.executors.items()}
         pairs: list[tuple[str, Any, Any]] = [
+            ("executors", shown_executors, executors),
             ("pending runs", {id for id, run in snapshot.runs.items() if not run.ended}, pending),
             ("runs outside of the filter", snapshot.runs.keys() - wanted.keys(), set()),
             ("executing", snapshot.engine.executing, sum(run.id in wanted for run in model.holders())),

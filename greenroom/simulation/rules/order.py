@@ -94,6 +94,9 @@ class OrderRules:
             return False
         if other.id in self._begun or other.id in self._just_back or (draining and not _privileged(other)):
             return False
+        able = other.executor if other.has_body else run.executor
+        if able != run.executor or not self._model.has_job(able, other):
+            return False
         limit = self._model.lane(other.lane).limit
         if other.lane == run.lane or limit is None:
             return True
@@ -114,9 +117,9 @@ class OrderRules:
             self._let_go |= {run.id for run in self._on_trial()}
 
     def _suspects(self) -> list[ModelRun]:
-        """The suspects that have bodies."""
+        """The suspects that have bodies in the engine's own process."""
         suspects = [run for run in self._model.pending.values() if run.is_suspect and not run.restored]
-        return [run for run in suspects if run.has_body]
+        return [run for run in suspects if run.has_body and run.executor is None]
 
     def _on_trial(self) -> list[ModelRun]:
         """The suspects during whose execution no other suspect may execute."""
@@ -131,7 +134,7 @@ class OrderRules:
         for id in awake:
             model.pending[id].waits_for_slot = True
         on_trial = self._on_trial()
-        if len(on_trial) > 1:
+        if len(on_trial) > 1 and not model.had_executors:  # whose deaths do not make suspects at first
             self._fault(f"after {model.seq}, suspects execute at the same time: {on_trial}")
         if not leaving:
             self._judge_order(about_to_end)
@@ -147,6 +150,7 @@ class OrderRules:
             if (
                 run.id in self._model.deleting
                 or run.id in about_to_end
+                or (run.deaths > 0 and self._model.had_executors)
                 or (passed.suspect and self._tried_one)
             ):
                 continue
@@ -170,6 +174,8 @@ class OrderRules:
                 before = suspects if run.deaths > 1 else on_trial
                 held_up = (
                     run.id in model.deleting
+                    or not model.has_room(run)
+                    or (run.deaths > 0 and model.had_executors)  # it may wait for another executor
                     or run.id in about_to_end
                     or (run.is_suspect and any(o is not run for o in before))
                 )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ...persistence.store import Stored, StoredRun
+from ...protocol.executors import JobTerms
 from ...protocol.states import Status
 from ..model.state import EXECUTES, ModelRun, ModelState
 from .order import OrderRules
@@ -33,12 +34,19 @@ class Job(Protocol):
 class RecoveryRules:
     """See the module's docstring. `settled` is false from the opening of the store to the end of recovery."""
 
-    def __init__(self, model: ModelState, order: OrderRules, fault: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        model: ModelState,
+        order: OrderRules,
+        now: Callable[[], float],
+        fault: Callable[[str], None],
+    ) -> None:
         self.settled = True
+        self._now = now
         self._model = model
         self._order = order
         self._fault = fault
-        self._recall: Callable[[str], Job]
+        self._recall: Callable[[str, JobTerms | None], Job]
         self._since: float | None = None  # the time of the engine's start
         self._waited = 0.0
         self._limits: dict[
@@ -47,12 +55,12 @@ class RecoveryRules:
 
     def job(self, run: ModelRun) -> Job:
         """The declaration of a run's job."""
-        return self._recall(run.job)
+        return self._recall(run.job, run.terms.announced)
 
     def opened(
         self,
         stored: Stored,
-        recall: Callable[[str], Job],
+        recall: Callable[[str, JobTerms | None], Job],
         max_concurrent: int | None = None,
         limits: Mapping[str, int | None] | None = None,
     ) -> None:
@@ -69,6 +77,10 @@ class RecoveryRules:
         self._limits[None] = (limit, False)
         self._count_deaths()
         for run in model.pending.values():
+            if run.is_elsewhere:  # it continues, and the time that it executes counts again
+                run.executed = 0.0
+                run.executes_since = None if run.executes_since is None else self._now()
+                continue
             run.fate = self._fate(run)
             run.next_attempts = self._next_attempts(run)
             run.restored = run.aged = True
@@ -114,15 +126,15 @@ class RecoveryRules:
         """Check that after a shutdown no run has a body, and each suspended run can be resumed."""
         for run in self._model.pending.values():
             if (
-                run.status in EXECUTES
-                or run.has_body
+                (run.status in EXECUTES and not run.is_elsewhere)
+                or (run.has_body and not run.is_elsewhere)
                 or (run.status is Status.SUSPENDED and not self._can_resume(run))
             ):
                 self._fault(f"the engine has shut down, but {run} has not been ended or suspended")
 
     def costs_attempt(self, run: ModelRun, reason: str | None) -> bool:
         """Whether a run continues with another attempt after a suspension for this reason."""
-        if reason in ("recovered", "shutdown", "lease_lost"):
+        if reason in ("recovered", "shutdown", "lease_lost", "executor_lost", "body_lost"):
             return not self.job(run).resumable
         return reason == "retry"
 
@@ -131,14 +143,14 @@ class RecoveryRules:
         had bodies, if all of them had been tried. Runs that were being cancelled do not count: they end with
         the restart."""
         pending = self._model.pending.values()
-        alive = [run for run in pending if _may_have_killed(run)]
+        alive = [run for run in pending if _may_have_killed(run) and not run.is_elsewhere]
         untried = [run for run in alive if not run.tried]
         for run in pending:
             run.counted = run.deaths + (run in (untried or alive))
 
     def _can_resume(self, run: ModelRun) -> bool:
         job = self.job(run)
-        return job.registered and (job.resumable or run.attempt < job.max_attempts)
+        return job.registered and (job.resumable or run.attempt < job.max_attempts or _never_began(run))
 
     def _fate(self, run: ModelRun) -> set[tuple[Status, str | None]] | None:
         registered = self.job(run).registered
@@ -159,6 +171,8 @@ class RecoveryRules:
     def _next_attempts(self, run: ModelRun) -> tuple[int, ...]:
         if run.status is Status.QUEUED:
             return (1,)
+        if _never_began(run):
+            return (run.attempt,)
         if run.reason == "retry" or not self.job(run).resumable:
             return (run.attempt + 1,)
         return (run.attempt, run.attempt + 1) if run.drew_place else (run.attempt,)
@@ -194,6 +208,10 @@ class RecoveryRules:
 def _may_have_killed(run: ModelRun) -> bool:
     """Whether it may be the reason that the process died, judging by what is committed."""
     return run.status is Status.RUNNING or (run.status is Status.SUSPENDED and run.has_body)
+
+
+def _never_began(run: ModelRun) -> bool:
+    return run.status is Status.SUSPENDED and run.reason in ("not_begun", "executor_refused")
 
 
 _OTHER_ENDS: frozenset[tuple[Status, str | None]] = frozenset(

@@ -8,6 +8,7 @@
 - `time_limits.py`: timeouts and deadlines
 - `recovery.py`: the state after a restart
 - `replays.py`: the answers and children that a resumed body gets again
+- `executors.py`: bodies in executors
 - `observations.py`: bodies, files and clients
 - `scenarios/flows/rules.py`: flows and workers
 
@@ -37,6 +38,7 @@ from ...protocol.events import (
     EngineChanged,
     Event,
     EventBase,
+    ExecutorChanged,
     HandleChanged,
     LaneChanged,
     RunEvent,
@@ -44,6 +46,7 @@ from ...protocol.events import (
 from ...protocol.states import Status
 from ..model.state import ModelRun, ModelState
 from ..scenarios.flows.rules import FlowRules
+from .executors import ExecutorRules
 from .observations import ObservationRules
 from .order import OrderRules
 from .recovery import RecoveryRules
@@ -59,8 +62,10 @@ class Rules:
         self.faults: list[str] = []
         self.model = ModelState()
         self.order = OrderRules(self.model, self.faults.append)
-        self.recovery = RecoveryRules(self.model, self.order, self.faults.append)
+        self.recovery = RecoveryRules(self.model, self.order, now, self.faults.append)
         self.observations = ObservationRules(self.model, self.faults.append)
+        self.executors = ExecutorRules(self.model, now, self.observations.bodies_on, self.faults.append)
+        self.observations.executors = self.executors
         self.flows = FlowRules(self.model, lambda: self.observations.seen, self.faults.append)
         self.time_limits = TimeLimitRules(self.model, now, self._grace, self.faults.append)
         self._transitions = TransitionRules(self)
@@ -82,10 +87,12 @@ class Rules:
 
     def leaving(self) -> None:
         """Record that the engine is shutting down, so that no run has to start."""
+        self.executors.leaving()
         self.is_left = True
 
     def stopped(self) -> None:
         """Check the engine after its shutdown."""
+        self.executors.end_life()
         self.recovery.stopped()
         self.observations.stopped()
         self.cleared.clear()
@@ -93,6 +100,7 @@ class Rules:
     def crashed(self) -> None:
         """Record that the engine's process has died, with all bodies."""
         self.is_left = True
+        self.executors.end_life()
         self.observations.new_life()
         self.flows.new_life()
         self.cleared.clear()
@@ -101,6 +109,7 @@ class Rules:
         """Check the instant that ends: trio's clock is about to advance."""
         if not self.recovery.settled:
             self.recovery.settle(now)
+        self.executors.end_instant()
         may_rest = self.is_left or self.recovery.patient
         awake = self.observations.awake(now) | self.flows.awake()
         self.order.end_instant(awake, self.time_limits.about_to_end(), leaving=may_rest)
@@ -139,6 +148,7 @@ class Rules:
         for memo in batch.memos:
             if isinstance(memo, Deaths) and memo.tried:  # then other suspects of the batch may start, too
                 self.model.runs[memo.run].tried = True
+        self.model.coming = {id: write.terms for id, write in batch.runs.items() if write.terms is not None}
         for event in batch.events:
             self.take(event)
         repeated = not batch.events and batch.memos == self._last_memos
@@ -164,6 +174,8 @@ class Rules:
             self._handle_changed(event)
         elif isinstance(event, EngineChanged):
             self._engine_changed(event)
+        elif isinstance(event, ExecutorChanged):
+            self.executors.executor_changed(event)
 
     def _remember(self, memo: Any, *, repeated: bool) -> None:
         """Read a memo. `repeated`: the batch was committed again, after a commit with unknown outcome."""
@@ -181,9 +193,10 @@ class Rules:
                     self._wrong(f"message {seq} of {model.runs[memo.run]} was taken, but is not waiting")
         elif isinstance(memo, Deaths):
             run = model.runs[memo.run]
-            if memo.count not in (run.counted, run.deaths) and not (run.ended and not memo.count):
+            expected = {run.counted, run.deaths, run.deaths + run.was_elsewhere}  # its executor may have died
+            if memo.count not in expected and not (run.ended and not memo.count):
                 self._wrong(f"{memo.count} deaths are stored for {run}, expected {run.counted}")
-            run.deaths, run.tried = memo.count, memo.tried
+            run.deaths, run.tried, run.was_elsewhere = memo.count, memo.tried, False
         elif isinstance(memo, Requested):
             model.requests[memo.request_id] = memo.run
 

@@ -40,6 +40,7 @@ class TransitionRules:
         self.order = rules.order
         self.recovery = rules.recovery
         self.observations = rules.observations
+        self.executors = rules.executors
         self.flows = rules.flows
         self.time_limits = rules.time_limits
         self._report = rules.faults.append
@@ -80,6 +81,7 @@ class TransitionRules:
 
     def _created(self, event: RunStateChanged) -> None:
         run = self.model.runs[event.run] = self.model.pending[event.run] = ModelRun(event)
+        run.terms = self.model.coming.get(event.run, run.terms)
         handle = self.model.handle(run.handle)
         if event.to is not Status.QUEUED or event.attempt != 0:
             self._fault(event, "a run must be created with status queued and attempt 0")
@@ -138,6 +140,10 @@ class TransitionRules:
             self.order.left_queue(run)
         elif event.reason == "lease_lost":
             self.order.comes_back(run)
+        if (to is Status.SUSPENDED and event.interactive is False) or (
+            to in ENDED and not event.holds_handle
+        ):
+            self._loses_body(run, event.reason)
         run.status, run.attempt, run.reason, run.fate = to, event.attempt, event.reason, None
         run.place = event.place
         run.statuses.append((event.seq, to))
@@ -152,15 +158,24 @@ class TransitionRules:
         if to in ENDED:
             self._ended(event, run)
 
+    def _loses_body(self, run: ModelRun, reason: str | None) -> None:
+        self.executors.loses_body(run, reason)
+        if run.executor is not None:
+            run.executor, run.was_elsewhere = None, True
+
     def _begins(self, event: RunStateChanged, run: ModelRun) -> None:
         holder = self.model.handle(run.handle).holder
         if holder != run.id:
             self._fault(event, f"the handle is held by {holder}")
         if run.place is None:
             self._fault(event, "it has no place")
+        if event.interactive:
+            run.executor, run.fence = event.executor, event.seq
+            self.executors.starts(event, run)
         if (why := self.order.begins(event, run)) is not None:
             self._fault(event, why)
         run.holds_slot = True
+        self.executors.slot_taken(event, run)
         run.called = run.drew_place = run.restored = False
         run.next_attempts = (event.attempt,)
 
@@ -172,7 +187,7 @@ class TransitionRules:
             self._fault(event, f"interrupts are still open: {run.interrupts}")
         if self.observations.executes(run.id) and not event.holds_handle:
             self._fault(event, "its body still executes")
-        if event.holds_handle and self.observations.has_no_body(run.id):
+        if event.holds_handle and run.executor is None and self.observations.has_no_body(run.id):
             self._fault(event, "it has no body that could keep the handle")
         if handle.holder == run.id and not event.holds_handle:
             handle.hold(event.seq, None)
@@ -190,10 +205,13 @@ class TransitionRules:
             run.holds_slot = False
         changed = {name: value for name in _FLAGS if (value := getattr(event, name)) is not None}
         awaits = run.reason == "message" and run.status is Status.SUSPENDED
-        if any(changed.values()) and not self.observations.executes(run.id) and not awaits:
+        has_body = run.executor is not None or self.observations.executes(run.id)
+        if any(changed.values()) and not has_body and not awaits:
             self._fault(event, f"{run} has no body")
         run.flags.update(changed)
         run.has_body = run.has_body and len(changed) < len(_FLAGS)  # all flags change when the body ends
+        if len(changed) == len(_FLAGS) and not changed["streaming"]:  # its body has ended
+            self._loses_body(run, None)
         suspended = run.status is Status.SUSPENDED and not run.restored
         if suspended and changed == dict.fromkeys(_FLAGS, False) and not self.observations.executes(run.id):
             run.next_attempts = (run.attempt + self.recovery.costs_attempt(run, "lease_lost"),)

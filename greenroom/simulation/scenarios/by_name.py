@@ -18,6 +18,7 @@ NAMED = {
     "clinging": "greenroom.simulation.scenarios.commands:clinging",
     "connected": "greenroom.simulation.scenarios.connected:connected",
     "flows": "greenroom.simulation.scenarios.flows.scenario:flows",
+    "executors": "greenroom.simulation.scenarios.executors:executors",
     "leases": "greenroom.simulation.scenarios.leases:leases",
 }
 """The built-in scenarios."""

@@ -18,7 +18,7 @@ from ...gateway.client.interface import RunFlows
 from ...protocol.events import Event, Filter
 from ...protocol.flow.records import NodeRun
 from ...protocol.jobs import AnyJob, JobFunction
-from ...protocol.records import RunRecord, Snapshot
+from ...protocol.records import ExecutorInfo, RunRecord, Snapshot
 from ...protocol.submission import SubmitKeywords
 from ...protocol.validation import FilesFate
 from .server import Server
@@ -70,6 +70,7 @@ class Client:
         self.name = name
         self.server = server
         self.flows = FlowsClient(self)
+        self.executors = ExecutorsClient(self)
         self._trace = trace
 
     @overload
@@ -208,6 +209,20 @@ class FlowsClient:
     async def ask(self, name: str, *arguments: Any, **options: Any) -> Any:
         """See `Client.ask`."""
         return await self._client.ask(f"flows.{name}", *arguments, **options)
+
+
+class ExecutorsClient:
+    """A client's calls about executors: the methods of `engine.executors` that clients share."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def list(self) -> Sequence[ExecutorInfo]:
+        found: Sequence[ExecutorInfo] = await self._client.ask("executors.list")
+        return found
+
+    async def drain(self, executor: str) -> None:
+        await self._client.command("executors.drain", executor)
 
 
 class _Events:

@@ -77,6 +77,9 @@ class DiskFiles:
         await self.reach_to_delete(f"list the parts of {run}", doomed, [run])
         return [path for _, path, _ in self._parts_of(handle, run)]
 
+    async def folder_id(self) -> str | None:
+        return None
+
     async def remove_parts(self, handle: str, run: str) -> None:
         left = self._parts_of(handle, run)
         await self.reach_to_delete(f"remove the parts of {run}", left, [run])

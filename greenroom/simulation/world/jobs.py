@@ -4,23 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
 from ...actors.jobs import Function, Job, Jobs
 from ...actors.run.api import Run
 from ...protocol.errors import Invalid
+from ...protocol.executors import JobTerms
 from ...protocol.jobs import AnyJob
 
 if TYPE_CHECKING:
-    from .server import Life
+    from collections.abc import Sequence
+
+
+class Listener(Protocol):
+    """The process in which bodies execute."""
+
+    def body_begins(self, run: Run) -> None:
+        """A body starts."""
+
+    def body_takes(self, run: Run, messages: Sequence[Any], *, all_: bool) -> None:
+        """A body has taken messages; with `all_`, it requested all waiting messages."""
+
+    def body_ends(self, run: Run, how: str) -> None:
+        """A body has ended."""
 
 
 class ReportingRun(Run):
     """A run that reports the messages that its body takes."""
 
-    def __init__(self, run: Run, listener: Life) -> None:
+    def __init__(self, run: Run, listener: Listener) -> None:
         vars(self).update(vars(run))
         self._listener = listener
 
@@ -38,18 +52,26 @@ class ReportingRun(Run):
 class TracedJobs(Jobs):
     """See the module's docstring. Jobs that are registered later are included."""
 
-    def __init__(self, jobs: Jobs, listener: Life) -> None:
+    def __init__(self, jobs: Jobs, listener: Listener) -> None:
         super().__init__()
         self._given = jobs
         self._listener = listener
         self._traced: dict[Job, Job] = {}
         self._taken_in: dict[str, Job] = {}
 
+    @property
+    def all(self) -> Sequence[Job]:
+        return self._given.all
+
+    @property
+    def function_names(self) -> Sequence[str]:
+        return self._given.function_names
+
     def get(self, name: object) -> Job:
         return self._trace(self._given.get(name))
 
-    def recall(self, name: str) -> Job:
-        return self._trace(self._given.recall(name))
+    def recall(self, name: str, announced: JobTerms | None = None) -> Job:
+        return self._trace(self._given.recall(name, announced))
 
     def find_function(self, name: str) -> Function | None:
         found = self._given.find_function(name)
@@ -64,9 +86,9 @@ class TracedJobs(Jobs):
         self._taken_in[job.name] = job
         return self._trace(job)
 
-    def declared(self, name: str) -> Job:
-        """A registered or internal job, as its author has declared it."""
-        return self._taken_in.get(name) or self._given.recall(name)
+    def declared(self, name: str, announced: JobTerms | None = None) -> Job:
+        """A registered, announced or internal job, as its author has declared it."""
+        return self._taken_in.get(name) or self._given.recall(name, announced)
 
     def __contains__(self, name: object) -> bool:
         return name in self._given

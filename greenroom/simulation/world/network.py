@@ -34,6 +34,7 @@ class Line:
         self._closing = closing
         self._fuse = math.inf
         there, back = _Direction(self), _Direction(self)
+        there.opposite, back.opposite = back, there
         self._directions = there, back
         self.near, self.far = End(self, there, back), End(self, back, there)
 
@@ -41,6 +42,11 @@ class Line:
     def quiet(self) -> bool:
         """Whether all sent data has been read."""
         return not (self.stalls or self.is_cut) and all(one.empty for one in self._directions)
+
+    @property
+    def over(self) -> bool:
+        """Whether both ends were closed, or it was cut."""
+        return self.is_cut or all(one.ended for one in self._directions)
 
     def stall(self) -> None:
         """Stop delivering data, without an error at either end."""
@@ -50,6 +56,13 @@ class Line:
     def go_on(self) -> None:
         """Deliver data again after a stall."""
         self.stalls = False
+        self._wake()
+
+    def block(self, *, there: bool, back: bool) -> None:
+        """Deliver nothing from the near end to the far one (`there`), or `back`: neither data nor that an end
+        was closed. What was sent arrives when the direction is free again, as TCP repeats it."""
+        for direction, blocked in zip(self._directions, (there, back), strict=True):
+            direction.blocked = blocked
         self._wake()
 
     def cut(self, after: int | None = None) -> None:
@@ -101,6 +114,8 @@ class _Direction:
         self.ended = False  # the sender has closed its end
         self.refused = False  # the receiver has closed its end
         self.breaks_off = False  # whether the receiver of a cut line gets an error, instead of the end
+        self.blocked = False
+        self.opposite: _Direction
         self._line = line
         self._flying: deque[tuple[float, bytes]] = deque()  # the data in flight, with its time of arrival
         self._size = 0
@@ -121,7 +136,7 @@ class _Direction:
         while data:
             if self.ended:
                 raise trio.ClosedResourceError
-            if self.refused or self._line.is_cut:
+            if (self.refused and not self.opposite.blocked) or self._line.is_cut:
                 raise trio.BrokenResourceError(
                     "connection lost" if self._line.is_cut else "the peer has closed the connection"
                 )
@@ -146,11 +161,11 @@ class _Direction:
             if self.refused:
                 raise trio.ClosedResourceError
             arrives = math.inf
-            if self._flying and not self._line.stalls:
+            if self._flying and not (self._line.stalls or self.blocked):
                 arrives = self._flying[0][0]
                 if arrives <= trio.current_time():
                     return self._take(most)
-            elif not self._flying and (self.ended or self._line.is_cut):
+            elif not (self._flying or self.blocked) and (self.ended or self._line.is_cut):
                 if self.breaks_off and not self.ended:
                     raise trio.BrokenResourceError("connection lost")
                 return b""
@@ -206,8 +221,12 @@ class End(trio.abc.HalfCloseableStream):
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
+        self.shut()
+        await trio.lowlevel.checkpoint()
+
+    def shut(self) -> None:
+        """Close this end, as the operating system does when the process dies."""
         if not self._in.refused:
             self._out.ended = self._in.refused = True
             self._in.drop()
             self._line.closed()
-        await trio.lowlevel.checkpoint()

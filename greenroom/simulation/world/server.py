@@ -22,6 +22,7 @@ from ...persistence.store import Stored
 from ...protocol.errors import GreenroomError, Unavailable
 from .crash import cut_off, is_interrupt, reap
 from .disk import SimulatedDisk
+from .executor_links import ExecutorLinks, linking
 from .gateway import Listener, listening
 from .jobs import TracedJobs
 from .network import Line
@@ -97,6 +98,13 @@ class Server:
         if listener is None:
             raise ConnectionRefusedError(f"{self.name} is down")
         listener.accept(line)
+
+    def accept_executor(self, line: Line) -> None:
+        """Accept an executor's connection. Raises `ConnectionRefusedError`."""
+        links = None if self._life is None else self._life.links
+        if links is None:
+            raise ConnectionRefusedError(f"{self.name} is down")
+        links.accept(line)
 
     async def start(self, **options: Any) -> None:
         """Start the engine on what the disk contains, and return when it is up.
@@ -195,6 +203,7 @@ class Life:
         self.gone = trio.Event()
         self.connections: dict[trio.CancelScope, None] = {}
         self.listener: Listener | None = None
+        self.links: ExecutorLinks | None = None
         self._server = server
         self._world = world
         self._jobs = TracedJobs(server.jobs, self)
@@ -231,7 +240,7 @@ class Life:
             else:
                 self._ends_with(error)
         finally:
-            self.engine = self.listener = None
+            self.engine = self.listener = self.links = None
             self.dead = True
             self.begun.set()
             self.gone.set()
@@ -248,6 +257,7 @@ class Life:
         gateway = nullcontext() if server.gateway is None else listening(server.gateway)
         async with (
             gateway as self.listener,
+            linking(server.rules.executors.heard) as self.links,
             open_engine(
                 self._jobs,
                 disk.store_of(self),
@@ -259,12 +269,15 @@ class Life:
         ):
             if self.listener is not None:
                 await self.listener.open(self.engine)
+            self.links.open(self.engine)
             server.say("is up")
             self.begun.set()
             await self._leaving.wait()
             # In every second life the gateway closes before the engine, in the others after it.
             if self.listener is not None and self.number % 2:
                 await self.listener.close()
+            if self.number % 2:
+                self.links.close()
             server.judge(server.rules.leaving)
 
     def leave(self, at_once: bool) -> None:
@@ -290,6 +303,9 @@ class Life:
         if self.listener is not None:
             self.listener.die()
             self.listener = None
+        if self.links is not None:
+            self.links.die()
+            self.links = None
         if self._task is not None:  # the process has started
             cut_off(self._task, self._scope)
             self._world.spawn(partial(reap, self._task, self._scope))
@@ -298,6 +314,9 @@ class Life:
         """Check what the engine read when it opened its store."""
         server, options = self._server, self._server.options
         limits = options.get("max_concurrent"), options.get("lanes") or {}
+        server.rules.executors.begin_life(
+            options.get("executor_ttl", 30.0), alone=options.get("executors") is None
+        )
         server.judge(server.rules.opened, stored, self._jobs.declared, *limits)
 
     def body_begins(self, run: Run) -> None:

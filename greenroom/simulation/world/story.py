@@ -17,6 +17,7 @@ from ...gateway.client import ClientTicket
 from ...protocol.events import (
     EngineChanged,
     Event,
+    ExecutorChanged,
     FlowChanged,
     HandleChanged,
     InterruptClosed,
@@ -93,7 +94,7 @@ def _event(event: Event) -> str:
         case RunStateChanged():
             return _transition(event)
         case RunChanged():
-            flags = ("place", "detached", "interactive", "streaming", "compacting")
+            flags = ("place", "waiting_for", "detached", "interactive", "streaming", "compacting")
             changed = {name: getattr(event, name) for name in flags}
             return f"{_about(event)}: {_options({k: v for k, v in changed.items() if v is not None})}"
         case RunProgress():
@@ -121,6 +122,9 @@ def _event(event: Event) -> str:
             return f"flow {event.name} has version {event.version}, {event.status}"
         case NodeWorkerChanged():
             return f"worker {event.worker} is {event.status}{f' at {event.url}' if event.url else ''}"
+        case ExecutorChanged():
+            slots = "" if event.slots is None else f" with {event.slots} slots"
+            return f"executor {event.executor} is {event.status}{slots}"
         case LaneChanged():
             return f"lane {event.lane} has limit {event.limit}, generation {event.generation}"
         case HandleChanged(freed=None):
@@ -138,6 +142,7 @@ def _transition(event: RunStateChanged) -> str:
         place = "waits in its handle" if event.place is None else f"place {event.place}"
         return f"{run} is created, {place}: job {event.job}, params {_json(event.params)}"
     more = [f"attempt {event.attempt}"] if event.attempt else []
+    more += [f"executor {event.executor}"] if event.executor is not None else []
     more += [f"reason {event.reason}"] if event.reason is not None else []
     more += [f"result {_json(event.result)}"] if event.result is not None else []
     more += [f"error {event.error!r}"] if event.error is not None else []

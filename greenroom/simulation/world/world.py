@@ -22,7 +22,7 @@ from ...actors.jobs import Jobs
 from ...gateway import GatewayConfig
 from ...persistence.store import Batch
 from ...worker.services import Services
-from ..determinism.scheduler import SeededChooser
+from ..determinism.scheduler import Scheduling, SeededChooser
 from ..determinism.seeded_run import SimulatedClock, derived
 from ..rules.rules import Rules
 from ..scenarios.flows.calls import Work
@@ -32,6 +32,7 @@ from .client import Client
 from .crash import cut_off, is_interrupt, reap
 from .disk import SimulatedDisk
 from .disk_backend import Backend, MemoryBackend, SqliteBackend
+from .executor import SimulatedExecutor
 from .remote_client import RemoteClient, connected
 from .server import Life, Server
 from .trace import Trace
@@ -108,9 +109,11 @@ class World:
         self.servers: list[Server] = []
         self.remotes: dict[RemoteClient, None] = {}
         self.workers: list[Worker] = []
+        self.executors: list[SimulatedExecutor] = []
         self.network = Network()
         self.ticking = SimulatedClock(self._end_instant, self._stuck)
         self.trace = Trace(self.ticking)
+        self.scheduling: Scheduling
         self.chooser: SeededChooser | None = None
         """Starts a chapter with each step, so that the choices in a step change little when earlier steps are
         left out."""
@@ -180,6 +183,35 @@ class World:
         self.workers.append(worker)
         worker.start()
         return worker
+
+    def executor(
+        self,
+        id: str,
+        jobs: Jobs | None = None,
+        server: Server | None = None,
+        *,
+        slots: int | None = None,
+        labels: Sequence[str] = (),
+        drift: float = 0.0,
+        shutdown_timeout: float = 30.0,
+    ) -> SimulatedExecutor:
+        """Start an executor, by default with the server's jobs. Its clock gains `drift` seconds in each
+        second. With `executors=0`, `serve` starts a server that executes no bodies itself."""
+        if server is None:
+            [server] = self.servers
+        executor = SimulatedExecutor(
+            self,
+            server,
+            id,
+            server.jobs if jobs is None else jobs,
+            slots=slots,
+            labels=labels,
+            drift=drift,
+            shutdown_timeout=shutdown_timeout,
+        )
+        self.executors.append(executor)
+        executor.start()
+        return executor
 
     def steps(self, count: int) -> AsyncIterator[Step]:
         """The steps of the scenario: `count` of them, unless `simulate` was called with another number."""
@@ -280,6 +312,8 @@ class World:
     async def _play_and_stop(self) -> None:
         try:
             await self._scenario(self)
+            for executor in self.executors:
+                executor.kill()
             for server in self.servers:
                 await server.stop()
             self._end_instant()
@@ -295,6 +329,8 @@ class World:
     def _kill_all(self) -> None:
         for worker in self.workers:
             worker.die()
+        for executor in self.executors:
+            executor.kill()
         for server in self.servers:
             server.kill("the simulation ends")
 

@@ -1,0 +1,45 @@
+"""What an executor announces about its jobs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from ..actors.jobs import Job, Jobs
+from ..protocol.executors import JobTerms
+
+
+def announced(jobs: Jobs) -> tuple[JobTerms, ...]:
+    """The terms of all jobs."""
+    return tuple(_terms(job) for job in jobs.all)
+
+
+def _terms(job: Job) -> JobTerms:
+    return JobTerms(
+        name=job.name,
+        params=None if job.params_type is None else params_schema(job.params_type),
+        lane=job.lane,
+        max_attempts=job.max_attempts,
+        resumable=job.resumable,
+        run_timeout=_limit(job.run_timeout),
+        queue_timeout=_limit(job.queue_timeout),
+        deadline=_limit(job.deadline),
+        grace=_limit(job.grace),
+        cancel=job.cancel,
+        accepts=job.accepts,
+        needs=job.needs,
+    )
+
+
+def params_schema(params_type: Any) -> dict[str, Any]:
+    """The JSON Schema of a job's parameters; one that accepts any object if the type has none."""
+    try:
+        return msgspec.json.schema(params_type)
+    except (TypeError, ValueError, NameError):  # a field of a type that msgspec cannot describe
+        return {"type": "object"}
+
+
+def _limit(seconds: float) -> float | None:
+    return None if seconds == math.inf else seconds
