@@ -15,23 +15,31 @@ from greenroom import Engine, Jobs, Run, Ticket
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.records import Snapshot
 
+from .linked import open_linked
+
 STORES = ("memory", "sqlite")
 """Each test of the engine runs with each of these stores (see their `conftest.py`). `sqlite` is in memory,
 and uses no threads, so that mock time works."""
 
-_store = "memory"
+PLACES = (*STORES, "link")
+"""Each test of bodies runs in the engine's process with each of the `STORES`, and over a link: bodies execute
+in an executor then, and the store is `memory`."""
+
+_place = "memory"
 
 
-def use_store(name: str) -> None:
-    """From here on, `open_engine` opens one of the `STORES`."""
-    global _store
-    _store = name
+def use_place(name: str) -> None:
+    """From here on, `open_engine` opens an engine at one of the `PLACES`."""
+    global _place
+    _place = name
 
 
 def open_engine(jobs: Jobs, store: Any = "memory:", **options: Any) -> AbstractAsyncContextManager[Engine]:
-    """An engine on the store of this test."""
-    if store == "memory:" and _store == "sqlite":
+    """An engine at the place of this test."""
+    if store == "memory:" and _place == "sqlite":
         store = SqlStore("sqlite:///:memory:", in_threads=False)
+    if _place == "link":
+        return open_linked(jobs, store, **options)
     return greenroom.open_engine(jobs, store, **options)
 
 

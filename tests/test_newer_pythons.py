@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,8 @@ def test_a_newer_python_compiles_every_module_without_a_warning(version: str):
 def test_a_newer_python_passes_the_tests_of_asyncio_and_of_the_machines(version: str, tmp_path: Path):
     light = ("pytest", "pytest-trio", "pytest-xdist", "hypothesis", "fastapi", "uvicorn", "uvloop")
     wanted = [tool for tool in tools() if re.match(r"[\w-]+", tool)[0] in light]
-    run_tests(version, tmp_path, ["-e", str(ROOT), *wanted], ["aio", "machines", "protocol"])
+    brief = ("-n", "0", "--hypothesis-profile", "brief")  # this Python executes all examples
+    run_tests(version, tmp_path, ["-e", str(ROOT), *wanted], ["aio", "machines", "protocol"], brief)
 
 
 @pytest.mark.long("GREENROOM_PYTHONS")
@@ -68,14 +70,16 @@ def test_a_newer_python_passes_the_tests(version: str, tmp_path: Path):
     run_tests(version, tmp_path, ["-e", f"{ROOT}[test]"], [*TESTED, "platforms", "testing"])
 
 
-def run_tests(version: str, folder: Path, wanted: list[str], tests: list[str]) -> None:
+def run_tests(
+    version: str, folder: Path, wanted: list[str], tests: list[str], options: Sequence[str] = ("-n", "2")
+) -> None:
     """Run tests with this Python, in an environment with these requirements."""
     subprocess.run([installed(version), "-m", "venv", folder / "venv"], check=True)
     python = folder / "venv" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True)
     paths = [ROOT / "tests" / name for name in tests]
     subprocess.run(
-        [python, "-m", "pytest", "-q", "-n", "2", "-o", f"cache_dir={folder / 'cache'}", *paths],
+        [python, "-m", "pytest", "-q", *options, "-o", f"cache_dir={folder / 'cache'}", *paths],
         check=True,
         cwd=ROOT,
     )

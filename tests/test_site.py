@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -18,8 +19,19 @@ PLACEHOLDER = "https://greenroom.example/"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built with all checks of links and anchors, where each warning is an error."""
-    folder = tmp_path_factory.mktemp("site")
+    """The site. The first process of pytest-xdist that needs it builds it for all of them."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "site"
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            build(own / "built")
+            (own / "built").rename(folder)
+    return folder
+
+
+def build(folder: Path) -> None:
+    """Build the site with all checks of links and anchors, where each warning is an error."""
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
         cwd=ROOT,
@@ -34,7 +46,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Not with --quiet, with which warnings are neither shown nor counted.
     assert built.returncode == 0, built.stderr
     assert "Documentation built" in built.stderr
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,16 @@ from greenroom.aio import Run
 from greenroom.errors import Invalid, RunAbandoned
 from greenroom.protocol.events import Event, InterruptOpened, RunLog
 from tests.body.test_public import FOR_AUTHORS, public_names
+from tests.support import open_engine, use_place
 
 Body = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture(autouse=True, params=["memory", "link"])
+def place(request: pytest.FixtureRequest) -> Iterator[None]:
+    use_place(request.param)
+    yield
+    use_place("memory")
 
 
 def one_job(body: Body, **options: Any) -> Jobs:
@@ -31,7 +39,7 @@ def one_job(body: Body, **options: Any) -> Jobs:
 
 async def result_of(body: Body, params: Any = None, **options: Any) -> Any:
     """The outcome of a run with this body."""
-    async with greenroom.open_engine(one_job(body), "memory:", **options) as engine:
+    async with open_engine(one_job(body), "memory:", **options) as engine:
         ticket = await engine.submit("job", handle="a", params=params)
         return await ticket.result()
 
@@ -54,7 +62,7 @@ async def test_a_body_executes_in_an_asyncio_loop_with_its_parameters():
 
     jobs = Jobs()
     jobs.job("job", loop="asyncio")(body)
-    async with greenroom.open_engine(jobs, "memory:") as engine:
+    async with open_engine(jobs, "memory:") as engine:
         ticket = await engine.submit("job", handle="a", params={"a": 1})
         assert await ticket.result() == {"sum": 3, "thread": "greenroom asyncio"}
     assert "greenroom asyncio" not in [thread.name for thread in threading.enumerate()]
@@ -69,7 +77,7 @@ async def test_all_bodies_of_an_engine_share_one_loop():
         await met.wait()
         return id(asyncio.get_running_loop())
 
-    async with greenroom.open_engine(one_job(body), "memory:") as engine:
+    async with open_engine(one_job(body), "memory:") as engine:
         tickets = [
             await engine.submit("job", handle=f"h{sets}", params={"sets": sets}) for sets in (False, True)
         ]
@@ -130,7 +138,7 @@ async def test_a_cancel_raises_cancelled_error_in_the_body_which_can_still_repor
             raise
 
     for own in (True, False):
-        async with greenroom.open_engine(one_job(body), "memory:") as engine:
+        async with open_engine(one_job(body), "memory:") as engine:
             logs = engine.events(filter={"types": ["run_log"]})
             ticket = await engine.submit("job", handle="a", params={"own": own})
             await until(logs, RunLog)
@@ -150,7 +158,7 @@ async def test_a_body_that_returns_despite_a_cancel_has_succeeded():
             return "done all the same"
         return "never"
 
-    async with greenroom.open_engine(one_job(body), "memory:") as engine:
+    async with open_engine(one_job(body), "memory:") as engine:
         logs = engine.events(filter={"types": ["run_log"]})
         ticket = await engine.submit("job", handle="a")
         await until(logs, RunLog)
@@ -173,7 +181,7 @@ async def test_a_body_that_ignores_its_cancel_is_abandoned():
         except RunAbandoned as error:
             refused.append(error)
 
-    async with greenroom.open_engine(one_job(body, grace=0.05), "memory:") as engine:
+    async with open_engine(one_job(body, grace=0.05), "memory:") as engine:
         logs = engine.events(filter={"types": ["run_log"]})
         ticket = await engine.submit("job", handle="a")
         await until(logs, RunLog)
@@ -194,7 +202,7 @@ async def test_a_cooperative_body_sees_the_request():
             await asyncio.sleep(0.001)
         return "seen"
 
-    async with greenroom.open_engine(one_job(body, cancel="cooperative"), "memory:") as engine:
+    async with open_engine(one_job(body, cancel="cooperative"), "memory:") as engine:
         logs = engine.events(filter={"types": ["run_log"]})
         ticket = await engine.submit("job", handle="a")
         await until(logs, RunLog)
@@ -236,7 +244,7 @@ async def test_checkpoints_messages_interrupts_and_children():
     async def child(run: Run, params: Add) -> int:
         return params.a * params.b
 
-    async with greenroom.open_engine(jobs, "memory:") as engine:
+    async with open_engine(jobs, "memory:") as engine:
         events = engine.events()
         ticket = await engine.submit("job", handle="a")
         await until_phase(engine, ticket.id, "streaming")
@@ -268,7 +276,7 @@ async def test_an_asyncio_job_can_be_submitted_as_its_function():
         doubled = await run.call(double, handle="b", params=params)
         return doubled.a + doubled.b
 
-    async with greenroom.open_engine(jobs, "memory:") as engine:
+    async with open_engine(jobs, "memory:") as engine:
         ticket = await engine.submit(total, handle="a", params=Add(1))
         assert await ticket.result() == 6
         assert (await engine.get_run(ticket.id)).job == "total"
@@ -294,7 +302,7 @@ async def test_a_failed_child_raises_in_its_parent():
     async def child(run: greenroom.Run) -> None:
         raise ValueError("as it should")
 
-    async with greenroom.open_engine(jobs, "memory:") as engine:
+    async with open_engine(jobs, "memory:") as engine:
         ticket = await engine.submit("job", handle="a")
         assert await ticket.result() == "ValueError: as it should"
 
@@ -327,7 +335,7 @@ async def test_a_phase_ends_when_the_body_is_cancelled_in_it():
             await run.next_message()
         return "goes on"
 
-    async with greenroom.open_engine(one_job(body), "memory:") as engine:
+    async with open_engine(one_job(body), "memory:") as engine:
         events = engine.events()
         ticket = await engine.submit("job", handle="a")
         await until_phase(engine, ticket.id, "streaming")
@@ -354,7 +362,7 @@ async def test_calls_of_several_tasks_of_a_body_are_concurrent():
             await run.log("asked")
         return [task.result() for task in tasks]
 
-    async with greenroom.open_engine(one_job(body), "memory:") as engine:
+    async with open_engine(one_job(body), "memory:") as engine:
         events = engine.events(filter={"types": ["interrupt_opened"]})
         ticket = await engine.submit("job", handle="a")
         for _ in range(3):
@@ -374,7 +382,7 @@ async def test_each_body_has_its_own_context_variables():
         await asyncio.sleep(0.01)
         return [before, name.get()]
 
-    async with greenroom.open_engine(one_job(body), "memory:") as engine:
+    async with open_engine(one_job(body), "memory:") as engine:
         tickets = [await engine.submit("job", handle=handle) for handle in "abc"]
         assert [await ticket.result() for ticket in tickets] == [["nobody", handle] for handle in "abc"]
 
@@ -401,7 +409,7 @@ async def test_calls_of_a_task_that_outlives_its_body_are_refused_and_the_task_e
         await asyncio.sleep(0.01)
         return "done"
 
-    async with greenroom.open_engine(one_job(body), "memory:") as engine:
+    async with open_engine(one_job(body), "memory:") as engine:
         ticket = await engine.submit("job", handle="a")
         assert await ticket.result() == "done"
         await trio.to_thread.run_sync(refused.wait)
@@ -420,7 +428,7 @@ async def test_leaving_the_engine_cancels_bodies_that_do_not_end():
         finally:
             seen.append("cancelled")
 
-    async with greenroom.open_engine(one_job(body), "memory:", shutdown_timeout=0.01) as engine:
+    async with open_engine(one_job(body), "memory:", shutdown_timeout=0.01) as engine:
         logs = engine.events(filter={"types": ["run_log"]})
         await engine.submit("job", handle="a")
         await until(logs, RunLog)

@@ -11,19 +11,23 @@ import greenroom.aio
 from greenroom.actors.aio.run import AsyncioFile, AsyncioRun
 from greenroom.actors.engine import api as engine_api
 from greenroom.actors.engine.ticket import Ticket
+from greenroom.actors.executors.api import Executors
 from greenroom.actors.flow.api import Flows
 from greenroom.actors.run.api import Run, RunFile
 from greenroom.actors.workers.api import Workers
 from greenroom.aio import client, engine
 from greenroom.gateway.client import Client, ClientTicket, interface
+from greenroom.gateway.client.executors import ClientExecutors
 from greenroom.gateway.client.flows import ClientFlows
 from greenroom.gateway.client.workers import ClientWorkers
 
 FOR_THE_GATEWAY = {
     "Engine": set(
-        "blocked commit_seconds history_page job_of lane_of look store_is_down stream submit_options".split()
+        "blocked commit_seconds history_page job_of lane_of look max_value_bytes store_is_down stream "
+        "submit_options".split()
     ),
     "Workers": {"give_back", "permit", "queued"},
+    "Executors": {"blocked", "lost", "serve", "ttl"},
     "Client": {"send_submission"},
 }
 
@@ -32,10 +36,12 @@ PAIRS: list[tuple[type, type]] = [
     (Ticket, engine.Ticket),
     (Flows, engine.Flows),
     (Workers, engine.Workers),
+    (Executors, engine.Executors),
     (Client, client.Client),
     (ClientTicket, client.ClientTicket),
     (ClientFlows, client.ClientFlows),
     (ClientWorkers, client.ClientWorkers),
+    (ClientExecutors, client.ClientExecutors),
     (Run, AsyncioRun),
     (RunFile, AsyncioFile),
 ]
@@ -67,9 +73,10 @@ def test_engine_and_client_have_every_name_of_their_common_interface():
         (interface.RunTicket, (engine.Ticket, client.ClientTicket)),
         (interface.RunFlows, (engine.Flows, client.ClientFlows)),
         (interface.EngineWorkers, (engine.Workers, client.ClientWorkers)),
+        (interface.EngineExecutors, (engine.Executors, client.ClientExecutors)),
     ):
         for facade in facades:
-            attributes = {*public(facade), "id", "joined", "flows", "workers"}
+            attributes = {*public(facade), "id", "joined", "flows", "workers", "executors"}
             assert set(public(protocol)) <= attributes
 
 

@@ -59,13 +59,18 @@ class Program:
     @property
     def computed(self) -> float:
         """Seconds of processor time that it has used, in all its threads."""
-        return time.clock_gettime(~self._process.pid << 3 | _PROCESSOR_TIME)
+        return processor_time(self._process.pid)
 
     @property
     def resident(self) -> int:
         """Bytes of memory that it uses."""
         pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def processor_time(process: int) -> float:
+    """Seconds of processor time that a process has used, in all its threads."""
+    return time.clock_gettime(~process << 3 | _PROCESSOR_TIME)
 
 
 class Taken:

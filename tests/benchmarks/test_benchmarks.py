@@ -12,7 +12,7 @@ import trio
 from greenroom import open_engine
 from greenroom.protocol.states import Status
 
-from . import aio, before, flows, gateway, memory, store
+from . import aio, before, executors, flows, gateway, memory, store
 from .bare import Floor, RecordingStore, fill, statements_of
 from .figures import Figure, as_json, as_lines
 from .versions import NoHistory, lay_out_commit
@@ -41,6 +41,8 @@ FLOWS = {
 }
 
 AIO = {"SUBMITS": 5, "EVENTS": 30, "ROUNDS": 1}
+
+EXECUTORS = {"COMPUTING": 4, "RUNS": 20, "CLIENTS": 5, "ALONE": 5, "ROUNDS": 1}
 
 BEFORE = {
     "RUNS": 20,
@@ -116,6 +118,13 @@ def test_the_aio_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: 
     figures = figures_in_small(aio, AIO, monkeypatch)
     assert_same_reports("aio", figures)
     assert sum(figure.passed is not None for figure in figures) == 4
+
+
+@pytest.mark.usefixtures("_level")
+def test_the_executors_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
+    figures = figures_in_small(executors, EXECUTORS, monkeypatch)
+    assert_same_reports("executors", figures)
+    assert sum(figure.passed is not None for figure in figures) == 6
 
 
 @pytest.mark.usefixtures("_level")

@@ -1,14 +1,14 @@
-"""Each test here runs on every one of `tests.support.STORES`."""
+"""Each test here runs at every one of `tests.support.PLACES`."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support import STORES, use_store
+from tests.support import PLACES, use_place
 
 
-@pytest.fixture(autouse=True, params=STORES)
-def store_kind(request: pytest.FixtureRequest) -> Iterator[None]:
-    use_store(request.param)
-    yield
-    use_store("memory")
+@pytest.fixture(autouse=True, params=PLACES)
+def place(request: pytest.FixtureRequest) -> Iterator[str]:
+    use_place(request.param)
+    yield request.param
+    use_place("memory")

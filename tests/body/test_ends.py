@@ -995,7 +995,9 @@ async def test_a_failure_is_logged_once_with_its_run_and_its_traceback(autojump_
         await ticket.wait()
     [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert ticket.id in record.message
-    assert record.exc_info[0] is ConnectionError
+    text = logging.Formatter().format(record)
+    assert "\nTraceback (most recent call last):\n" in text
+    assert text.endswith("\nConnectionError: no route")
 
 
 @pytest.mark.parametrize("handle", ["auth-probe:x", "session:probe-x"])

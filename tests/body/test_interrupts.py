@@ -376,6 +376,7 @@ async def test_an_interrupt_opened_after_the_cancel_is_answered_immediately(auto
         ticket = await engine.submit("work", handle="alice")
         await settled()
         await ticket.cancel()
+        await settled()
         cancelling.set()
         await ticket.wait()
     assert answers == [{"approved": False, "reason": "cancelled"}]

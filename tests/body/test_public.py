@@ -8,7 +8,7 @@ from tests.support import open_engine
 FOR_AUTHORS = set(
     (
         "attempt call checkpoint cancel_requested compacting confirm end_interactive handle id interrupt "
-        "kind lane log messages next_message open_file params progress save_checkpoint sleep streaming"
+        "fence kind lane log messages next_message open_file params progress save_checkpoint sleep streaming"
     ).split()
 )
 

@@ -308,6 +308,7 @@ async def test_a_cancel_interrupts_every_call_that_a_thread_waits_in(wait, mock_
             await begun.wait()
             await settled()
             await ticket.cancel()
+            await settled()
             gate.open()
             with pytest.raises(RunCancelled):
                 await ticket.result()
@@ -326,6 +327,7 @@ async def test_a_thread_sees_that_a_cancel_is_requested(mock_clock):
             ticket = await engine.submit("work", handle="alice")
             await gate.reached.wait()
             await ticket.cancel()
+            await settled()
             gate.open()
             with pytest.raises(RunCancelled):
                 await ticket.result()
@@ -343,6 +345,7 @@ async def test_a_cooperative_thread_can_still_report_during_its_grace(mock_clock
             ticket = await engine.submit("work", handle="alice")
             await gate.reached.wait()
             await ticket.cancel()
+            await settled()
             gate.open()
             with pytest.raises(RunCancelled):
                 await ticket.result()

@@ -1,5 +1,7 @@
 """Waits of a body: `run.sleep` with and without its slot, and `run.call`, which waits for a child run."""
 
+import math
+
 import pytest
 import trio
 import trio.testing
@@ -245,6 +247,65 @@ async def test_a_call_passes_its_parameters_and_lane(autojump_clock):
     async with open_engine(jobs, store="memory:") as engine:
         ticket = await engine.submit("work", handle="alice")
         assert await ticket.result() == [{"n": 1}, "side", "of the child"]
+
+
+async def test_on_wait_is_called_once_if_the_child_waits_for_long(autojump_clock):
+    waits = []
+
+    async def body(run: Run):
+        async def on_wait(waited, ahead, blockers):
+            waits.append((round(waited), ahead, blockers, trio.current_time() - begun))
+
+        return await run.call("echo", handle="of the child", warn_after=5, on_wait=on_wait)
+
+    jobs = with_body(body)
+
+    @jobs.job("echo", lane="side")
+    async def echo(run: Run):
+        return "echo"
+
+    async with open_engine(jobs, store="memory:", lanes={"side": 1}) as engine:
+        other = await engine.submit("minute", handle="other", lane="side")
+        begun = trio.current_time()
+        assert await (await engine.submit("work", handle="alice")).result() == "echo"
+    assert waits == [(5, 0, [other.id], pytest.approx(5, abs=0.1))]
+
+
+async def test_an_on_wait_that_raises_is_logged_and_changes_nothing(autojump_clock, caplog):
+    async def body(run: Run):
+        def on_wait(waited, ahead, blockers):
+            raise ValueError("as requested")
+
+        return await run.call("minute", handle="of the child", lane="side", warn_after=5, on_wait=on_wait)
+
+    async with open_engine(with_body(body), store="memory:", lanes={"side": 1}) as engine:
+        await engine.submit("minute", handle="other", lane="side")
+        assert await (await engine.submit("work", handle="alice")).result() == "a minute on of the child"
+        [child] = await engine.list_runs(handle="of the child")
+    assert f"on_wait of run {child.id} failed" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ({"handle": 5}, "handle must be a string (got 5)"),
+        ({"lane": 5}, "lane must be a string (got 5)"),
+        ({"kind": "x"}, 'kind must be "start" or "continue" (got "x")'),
+        ({"params": {"x": math.nan}}, "params.x: the number NaN is not a JSON value; use null or a string"),
+        ({"on_conflict": 1}, "on_conflict must be one of reject, queue, replace, join (got 1)"),
+        ({"run_timeout": "x"}, 'run_timeout must be a number of seconds, 0 or more (got "x")'),
+        ({"needs": "gpu"}, 'needs must be a list of labels (got "gpu"): write ["gpu"] for a single one'),
+        ({"on_wait": 5}, "on_wait must be callable (got 5)"),
+    ],
+)
+async def test_an_invalid_option_of_a_child_raises_in_the_body(option, text, autojump_clock):
+    async def body(run: Run):
+        with pytest.raises(Invalid) as raised:
+            await run.call("minute", **{"handle": "of the child", **option})
+        return raised.value.message
+
+    async with open_engine(with_body(body), store="memory:") as engine:
+        assert await (await engine.submit("work", handle="alice")).result() == text
 
 
 async def test_the_parent_is_suspended_while_the_child_executes(autojump_clock):

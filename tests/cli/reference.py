@@ -23,8 +23,9 @@ The command is `greenroom`, or `python -m greenroom`. This page is generated fro
 
 Commands for a running server have the option `--url` (or `GREENROOM_URL`), by default
 `http://127.0.0.1:8440`. A token is read from a file, `--token-file` (or `GREENROOM_TOKEN_FILE`), or from the
-variable `GREENROOM_TOKEN`. There is no option for the token itself, because all users of the machine can read
-arguments. For `https` the commands trust the system's certificates, or those in the file `SSL_CERT_FILE`.
+variable `GREENROOM_TOKEN`; an empty variable counts as not set. There is no option for the token itself,
+because all users of the machine can read arguments. For `https` the commands trust the system's certificates,
+or those in the file `SSL_CERT_FILE`.
 
 With `--json` a command prints one JSON value per line: runs and events as on the wire. Without it, a terminal
 shows coloured text, cut to the terminal's width; other outputs are plain and not cut. An error is printed on
@@ -72,7 +73,7 @@ def _chapter(names: tuple[str, ...], command: click.Command) -> str:
     help = inspect.cleandoc(command.help or "")
     text, _, examples = help.partition("\b\n")
     parts = [f"{'##' if len(names) == 1 else '###'} {title}\n"]
-    if not isinstance(command, click.Group):
+    if not isinstance(command, click.Group) or command.invoke_without_command:
         parts.append(f"`{usage} [OPTIONS]`\n")
     parts.append(f"{text.strip()}\n")
     options = [param for param in command.params if isinstance(param, click.Option)]

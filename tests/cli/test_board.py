@@ -7,7 +7,16 @@ import pytest
 from rich.console import Console
 
 from greenroom.commands.live_table import Board
-from greenroom.protocol.events import InterruptOpened, RunLog, RunProgress, RunStateChanged
+from greenroom.commands.runs import described
+from greenroom.commands.watch import line
+from greenroom.protocol.events import (
+    ExecutorChanged,
+    InterruptOpened,
+    RunChanged,
+    RunLog,
+    RunProgress,
+    RunStateChanged,
+)
 from greenroom.protocol.fold import Projection
 from greenroom.protocol.states import Status
 
@@ -97,6 +106,71 @@ def test_an_open_interrupt_is_shown_with_how_to_answer_it(shown: ShownBoard):
     lines = shown.drawn()
     assert '"go on?"' in lines[2]
     assert lines[-1] == '? "go on?"   greenroom answer a …'
+
+
+def test_executors_are_above_the_runs_with_their_bodies_and_slots(shown: ShownBoard):
+    assert not any("executor" in text for text in shown.drawn()), "as long as there are none"
+    shown.apply(ExecutorChanged, executor="local-1", status="attached", slots=2)
+    shown.apply(ExecutorChanged, executor="gpu-1", status="disconnected")
+    shown.run("here", "running", interactive=True)
+    shown.run("there", "running", interactive=True, executor="local-1")
+    shown.run("ending", "running", interactive=True, executor="local-1")
+    shown.run("ended", "running", "succeeded")
+    shown.apply(ExecutorChanged, executor="old", status="attached")
+    shown.apply(ExecutorChanged, executor="old", status="gone")
+    _, executors, names, *rows = shown.drawn()
+    assert executors.split() == ["executors", "gpu-1", "0/–", "disconnected", "local-1", "2/2"]
+    assert "executor" in names.split()
+    assert {row.split()[1]: "local-1" in row for row in rows} == {
+        "here": False,
+        "there": True,
+        "ending": True,
+        "ended": False,
+    }
+    for height in (5, 6, 7):
+        assert len(shown.drawn(height)) <= height
+    assert len(shown.drawn(width=40)) == 7, "each is one line"
+
+
+def test_a_run_that_waits_for_an_executor_says_so(shown: ShownBoard):
+    shown.run("a")
+    shown.apply(RunChanged, **shown.about("a"), waiting_for="executor")
+    assert "waits for executor" in shown.drawn()[2]
+
+
+def test_show_prints_the_executor_of_a_run_and_what_the_run_waits_for(shown: ShownBoard):
+    shown.run("a", "running", interactive=True, executor="gpu-1")
+    shown.run("b")
+    shown.apply(RunChanged, **shown.about("b"), waiting_for="executor")
+    first, second = (described(shown.projection.runs[f"run-{name}"]) for name in ("a", "b"))
+    assert (first["executor"], "waits for" in first) == ("gpu-1", False)
+    assert ("executor" in second, second["waits for"]) == (False, "executor")
+
+
+def test_events_about_executors_are_lines(shown: ShownBoard):
+    base: dict[str, Any] = {"seq": 1, "at": NOW, "by": "engine"}
+    about = base | shown.about("a")
+    started = RunStateChanged(
+        **about, from_=Status.QUEUED, to=Status.RUNNING, attempt=1, reason=None, place=1, executor="gpu-1"
+    )
+    changed = ExecutorChanged(
+        **base, executor="gpu-1", status="attached", slots=2, labels=("gpu",), jobs=("train", "pages")
+    )
+    texts = [
+        line(event).partition("  ")[2]
+        for event in (
+            started,
+            RunChanged(**about, waiting_for="executor"),
+            changed,
+            ExecutorChanged(**base, executor="gpu-1", status="gone"),
+        )
+    ]
+    assert texts == [
+        "a run-a  running on gpu-1",
+        "a run-a  waits for executor",
+        "executor gpu-1: attached, 2 slots, labels gpu, jobs train, pages",
+        "executor gpu-1: gone",
+    ]
 
 
 def test_it_never_draws_more_lines_than_there_are(shown: ShownBoard):

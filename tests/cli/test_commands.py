@@ -324,12 +324,31 @@ def test_without_a_token_or_the_required_role_a_command_exits_with_4(
     with Served(tmp_path, "--tokens", "tokens") as guarded:
         text = refusal("state", "--url", guarded.url, code=4)
         assert text.endswith("token required: set GREENROOM_TOKEN, or use --token-file")
+        monkeypatch.setenv("GREENROOM_TOKEN", "")
+        assert refusal("state", "--url", guarded.url, code=4) == text, "an empty variable is no token"
         monkeypatch.setenv("GREENROOM_TOKEN", "wrong")
         refusal("state", "--url", guarded.url, code=4)
         (tmp_path / "mine").write_text(viewer + "\n")
         greenroom("state", "--url", guarded.url, "--token-file", tmp_path / "mine")
         assert "viewer" in refusal("drain", "--url", guarded.url, "--token-file", tmp_path / "mine", code=4)
         refusal("state", "--url", guarded.url, "--token-file", "absent", code=1)
+        (tmp_path / "empty").write_text("\n")
+        assert "empty is empty: write" in refusal("state", "--token-file", tmp_path / "empty", code=1)
+
+
+def test_executors_and_workers_without_a_token_name_the_remedy(tmp_path: Path):
+    said("token", "add", "eve", "--role", "viewer", "--tokens", tmp_path / "tokens")
+    with Served(tmp_path, "--tokens", "tokens") as guarded:
+        for command in (["executor", "app:jobs", "--url"], ["worker", "--queue", "--server"]):
+            ended = subprocess.run(
+                [sys.executable, "-m", "greenroom", *command, guarded.url],
+                cwd=tmp_path,
+                env=os.environ | {"GREENROOM_TOKEN": ""},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert ended.returncode == 4
+            assert ended.stderr.endswith("Error: token required: set GREENROOM_TOKEN, or use --token-file\n")
 
 
 def test_watching_runs_outside_the_limits_of_the_token_is_refused(

@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 
 from greenroom import Keep
+from greenroom.actors.executors import child_logs
 from greenroom.cli import main
 from greenroom.config.mistakes import ConfigMistakes
 from greenroom.config.reading import SETTINGS, VARIABLES, Flag, Read, read_config
@@ -305,3 +306,30 @@ def test_logs_are_text_or_json(capsys: pytest.CaptureFixture[str]):
     finally:
         root.handlers[:] = before
         root.setLevel(level)
+
+
+def test_child_processes_require_jobs():
+    Path("greenroom.toml").write_text("[engine]\nexecutors = 2")
+    result = check()
+    assert result.exit_code == 2
+    assert "greenroom.toml:2: engine.executors requires jobs: child processes execute only" in result.output
+    Path("greenroom.toml").write_text("[engine]\nexecutors = 0")
+    assert check().exit_code == 0
+
+
+def test_child_processes_log_as_the_server_with_their_id(capsys: pytest.CaptureFixture[str]):
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        for format in ("text", "json"):
+            config = configured(f"[logs]\nformat = '{format}'\nlevel = 'warning'").config.logs
+            begin_logs(config)
+            assert child_logs.settings == {"format": format, "level": "warning"}
+            begin_logs(config, executor="local-1")
+            logging.getLogger("greenroom").warning("hello")
+        text, line = capsys.readouterr().err.splitlines()
+    finally:
+        root.handlers[:], child_logs.settings = handlers, None
+        root.setLevel(level)
+    assert text.endswith(" WARNING greenroom: local-1: hello")
+    assert json.loads(line)["executor"] == "local-1"

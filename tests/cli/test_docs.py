@@ -67,7 +67,7 @@ def test_the_example_of_errors_is_the_real_output(tmp_path: Path, monkeypatch: p
 async def test_the_table_of_metrics_matches_the_gateway():
     async with open_engine(Jobs(), store="memory:", lanes={"images": 2}) as engine:
         workers = await engine.workers.list()
-        exposition = Metrics(engine).exposition(await engine.snapshot(), workers, lag=0).decode()
+        exposition = Metrics(engine).exposition(await engine.snapshot(), workers, [], lag=0).decode()
     given = dict(re.findall(r"^# TYPE (\w+) (\w+)$", exposition, re.MULTILINE))
     labels = dict(re.findall(r"^(\w+)\{(\w+)=", exposition, re.MULTILINE))
     table = re.findall(r"^\| `(\w+)` \| (\w+) \|(?: `(\w+)`)? \|", METRICS.read_text("utf-8"), re.MULTILINE)

@@ -198,7 +198,7 @@ def test_the_jobs_are_named_by_the_argument_the_variable_or_the_file(tmp_path: P
 def test_without_jobs_it_serves_flows(tmp_path: Path):
     with Served(tmp_path, jobs=None) as server:
         assert server.messages("warning") == [
-            "no jobs configured: only flows can run, and they cannot call local functions"
+            "no jobs configured: only flows and the jobs of attached executors can run"
         ]
         timer = {
             "start": "wait",

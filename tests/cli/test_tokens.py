@@ -64,7 +64,11 @@ def test_the_file_is_the_configured_one_unless_it_is_named(file: Path):
     ("arguments", "code", "told"),
     [
         (("add", "me"), 2, "Missing option '--role'"),
-        (("add", "me", "--role", "king"), 2, "'king' is not one of 'worker', 'viewer', 'operator', 'admin'"),
+        (
+            ("add", "me", "--role", "king"),
+            2,
+            "'king' is not one of 'executor', 'worker', 'viewer'",
+        ),
         (("add", "me", "--role", "admin"), 1, "token 'me' already exists"),
         (("remove", "you"), 1, "token 'you' not found"),
         (("list", "--tokens", "elsewhere"), 1, "cannot read token file 'elsewhere'"),

@@ -64,6 +64,8 @@ function subject(event: GreenroomEvent): string {
       return event.name;
     case "node_worker_changed":
       return event.services.join(", ");
+    case "executor_changed":
+      return `${event.executor}: ${event.status}, ${event.slots?.toFixed() ?? "no limit"}, ${event.labels?.join() ?? ""}`;
     default: {
       const none: never = event; // the cases above are all types of events
       return none;
@@ -78,6 +80,7 @@ async function add(client: Client, a: number, b: number): Promise<number> {
     onConflict: "queue",
     requestId: `${a} + ${b}`,
     runTimeout: Infinity,
+    needs: [],
   };
   const ticket: Ticket<number> = await client.submit<number>("add", options);
   if (ticket.joined) throw new Error("the run existed before");
@@ -104,6 +107,8 @@ try {
   if (error instanceof GreenroomError) console.log(`refused ${error.code}`);
 }
 const snapshot: Snapshot = await client.snapshot();
+const executor: string | undefined = client.state.executors.get("local-1")?.status;
+console.log(`executor ${executor}`);
 const same: boolean = fold(snapshot, []).seq === new Projection(snapshot).snapshot().seq;
 const items: StreamItem[] = [{ type: "snapshot", snapshot }];
 console.log(`same ${same} ${items.length}`);

@@ -60,6 +60,11 @@ async def test_every_command_does_what_the_engine_does(which: str):
         const add = await client.submit("add", { handle: "alice", params: { a: 1, b: 2 } });
         found.result = await add.result();
         found.again = await (await client.rerun(add.id)).result();
+        const big = await client.submit("add", { handle: "dora", params: {}, needs: ["big"] });
+        await big.cancel();
+        const bigAgain = await client.rerun(big.id);
+        found.needs = (await client.getRun(bigAgain.id)).needs;
+        await bigAgain.cancel();
         const wait = await client.submit("wait", { handle: "bob", params: {}, runTimeout: Infinity });
         found.waited = await wait.wait(0.05);
         while (client.state.runs.get(wait.id).status !== "running") await client.getRun(wait.id);
@@ -114,6 +119,7 @@ async def test_every_command_does_what_the_engine_does(which: str):
     assert found == {
         "result": 3,
         "again": 3,
+        "needs": ["big"],
         "waited": False,
         "injected": "accepted",
         "message": {"hello": "✓"},

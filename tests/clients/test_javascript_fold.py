@@ -15,6 +15,7 @@ from greenroom.errors import GreenroomError
 from greenroom.protocol.codec import JSON
 from greenroom.protocol.events import (
     Event,
+    ExecutorChanged,
     FlowChanged,
     NodeRan,
     NodeStarted,
@@ -166,8 +167,8 @@ async def history(seed: int, steps: int, quick: int) -> tuple[Snapshot, list[Eve
     return start, events
 
 
-def of_flows(events: list[Event]) -> list[Event]:
-    """Events of the types that only flows and workers have."""
+def of_other_parts(events: list[Event]) -> list[Event]:
+    """Events of the types that only flows, workers and executors have."""
     last = events[-1]
     some = next(event for event in reversed(events) if isinstance(event, RunStateChanged))
     base = {"at": last.at + 1, "by": "test"}
@@ -194,6 +195,19 @@ def of_flows(events: list[Event]) -> list[Event]:
             status="online",
             **base,
         ),
+        ExecutorChanged(seq=last.seq + 6, executor="e", status="attached", **base),
+        ExecutorChanged(
+            seq=last.seq + 7,
+            executor="__proto__",
+            status="draining",
+            slots=2,
+            labels=("gpu",),
+            jobs=("walk",),
+            ttl=2.5,
+            start="p1",
+            **base,
+        ),
+        ExecutorChanged(seq=last.seq + 8, executor="e", status="gone", **base),
     ]
 
 
@@ -205,7 +219,7 @@ def as_json(value: Any) -> Any:
 @pytest.mark.parametrize(("seed", "steps", "quick"), [(1, 800, 0), (2, 800, 0), (3, 1500, 1500)])
 def test_the_fold_in_javascript_leads_to_the_same_snapshots(seed: int, steps: int, quick: int):
     start, events = trio.run(history, seed, steps, quick, clock=MockClock(autojump_threshold=0))
-    events += of_flows(events)
+    events += of_other_parts(events)
     assert {event.type for event in events} == TYPES, "there are events of every type"
     at = sorted({len(events) // 2, *range(0, len(events), max(1, len(events) // 40)), len(events)} - {0})
     expected = []

@@ -81,6 +81,7 @@ async def test_the_installed_package_works_in_node_and_in_typescript(tmp_path: P
         "sum 3",
         "status succeeded",
         "refused invalid",
+        "executor undefined",
         "same true 1",
         "flows 0 of 0",
         "closed",

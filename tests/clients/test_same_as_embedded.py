@@ -244,6 +244,15 @@ async def test_rerun_is_a_new_run_of_the_same(engine: RunEngine):
 
 
 @on_each
+async def test_rerun_keeps_the_needs(engine: RunEngine):
+    first = await engine.submit("add", handle="alice", params={"a": 4}, needs=["gpu", "big"])
+    await first.cancel()
+    second = await engine.rerun(first.id)
+    assert (await engine.get_run(second.id)).needs == ("big", "gpu")
+    await second.cancel()
+
+
+@on_each
 async def test_a_handles_draft_is_used_without_parameters(engine: RunEngine):
     await engine.set_params("alice", {"a": 7})
     ticket = await engine.submit("add", handle="alice")
@@ -459,6 +468,8 @@ REFUSED: dict[str, Refusal] = {
     "list a strange status": lambda e, t, o: e.list_runs(status="happy"),
     "list strange statuses": lambda e, t, o: e.list_runs(status=5),  # type: ignore[arg-type]
     "wait for a negative time": lambda e, t, o: t.wait(-1),
+    "drain an unknown executor": lambda e, t, o: e.executors.drain("gpu-1"),
+    "drain no text": lambda e, t, o: e.executors.drain(7),  # type: ignore[arg-type]
     "wait for active for a negative time": lambda e, t, o: e.wait_for_active(-1),
 }
 
@@ -517,3 +528,10 @@ async def test_history_has_pages(engine: RunEngine):
     for wrong in ({"limit": 0}, {"limit": 1001}, {"after": -1}):
         with pytest.raises(errors.Invalid):
             await engine.history(ticket.id, **wrong)
+
+
+@on_each
+async def test_executors_are_listed_and_drained(engine: RunEngine):
+    assert list(await engine.executors.list()) == []
+    with pytest.raises(errors.NotFound, match='executor "gpu-1" not found'):
+        await engine.executors.drain("gpu-1")

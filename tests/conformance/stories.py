@@ -1,4 +1,5 @@
-"""What happens in each vector. Every story runs on an engine in mock time, from a snapshot on."""
+"""What happens in each vector. Every story runs on an engine in mock time, from a snapshot on; only the one
+about executors consists of events that are written here."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from trio.testing import MockClock
 
 from greenroom import Engine, Jobs, Run
 from greenroom.errors import GreenroomError
-from greenroom.protocol.events import Event
-from greenroom.protocol.records import KEPT_ENDED_RUNS, Snapshot
+from greenroom.protocol.events import Event, ExecutorChanged, RunChanged, RunStateChanged, RunWaiting
+from greenroom.protocol.fold import Projection
+from greenroom.protocol.records import KEPT_ENDED_RUNS, RunRecord, Snapshot
+from greenroom.protocol.states import Status
 from tests.support import open_engine
 
 PAYMENT = """
@@ -58,6 +61,79 @@ class Story:
                 if event.seq == end.seq:
                     break
             return start, events, end
+
+
+class Written:
+    """A vector of written events."""
+
+    about = "Executors attach, change and go; runs execute on them, wait for them, and are retried elsewhere."
+
+    def tell(self) -> tuple[Snapshot, list[Event], Snapshot]:
+        """The snapshot, the events after it, and the snapshot after those."""
+        self._projection = Projection("0f9f7e5a3c1d2b48", max_concurrent=4)
+        self._events: list[Event] = []
+        self._executor("gpu-1", "attached", slots=2, labels=("gpu", "big"), jobs=("train", "pages"))
+        self._executor("__proto__", "attached")
+        start = self._projection.snapshot()
+        self._events.clear()
+        self._play()
+        return start, self._events, self._projection.snapshot()
+
+    def _play(self) -> None:
+        for place, run in enumerate(("a", "b", "c"), start=1):
+            self._submit(run, place)
+        start = {"attempt": 1, "interactive": True}
+        self._move("a", Status.RUNNING, **start, executor="gpu-1")
+        self._move("b", Status.RUNNING, **start)
+        self._change("c", waiting_for="executor")
+        why = "no executor has the job train"
+        self._add(RunWaiting, **_about(self._run("c")), waited=2.0, ahead=0, blockers=[], reason=why)
+        self._move("a", Status.SUSPENDED, reason="time", waiting_for="time")
+        self._executor("local-1", "attached", slots=1, jobs=("train",), start="c0ffee01")
+        self._move("c", Status.RUNNING, **start, executor="local-1")
+        self._move("a", Status.RUNNING, reason="time")
+        self._change("a", interactive=False)
+        jobs = ("train", "pages")
+        self._executor(
+            "gpu-1", "disconnected", slots=2, labels=("gpu", "big"), jobs=jobs, ttl=30.0, start="feed02"
+        )
+        self._executor("gpu-1", "gone")
+        self._move("a", Status.SUSPENDED, reason="recovered", waiting_for="slot", interactive=False)
+        self._move("a", Status.RUNNING, attempt=2, interactive=True)
+        self._move("b", Status.SUCCEEDED, result={"pages": 3})
+        self._executor("local-1", "draining", slots=1, jobs=("train",), ttl=2.5)
+        self._submit("d", 4, needs=("big", "gpu"))
+        self._change("d", waiting_for="executor")
+        self._executor("unknown", "gone")
+
+    def _add(self, kind: type[Any], /, **fields: Any) -> None:
+        seq = self._projection.seq + 1
+        event = kind(seq=seq, at=1795000000.0 + seq, by="engine", **fields)
+        self._projection.apply(event)
+        self._events.append(event)
+
+    def _executor(self, executor: str, status: str, **fields: Any) -> None:
+        self._add(ExecutorChanged, executor=executor, status=status, **fields)
+
+    def _submit(self, run: str, place: int, needs: tuple[str, ...] = ()) -> None:
+        about = {"run": run, "handle": f"handle {run}", "lane": "main", "job": "train", "kind": "start"}
+        status = {"from_": None, "to": Status.QUEUED, "attempt": 0, "reason": None, "place": place}
+        self._add(RunStateChanged, **about, **status, needs=needs)
+
+    def _move(self, run: str, to: Status, **fields: Any) -> None:
+        record = self._run(run)
+        status = {"attempt": record.attempt, "reason": None, "place": record.place} | fields
+        self._add(RunStateChanged, **_about(record), from_=record.status, to=to, **status)
+
+    def _change(self, run: str, **fields: Any) -> None:
+        self._add(RunChanged, **_about(self._run(run)), **fields)
+
+    def _run(self, run: str) -> RunRecord:
+        return self._projection.runs[run]
+
+
+def _about(run: RunRecord) -> dict[str, str]:
+    return {"run": run.id, "handle": run.handle, "lane": run.lane}
 
 
 def make_jobs() -> Jobs:
@@ -282,7 +358,8 @@ async def by_chance(engine: Engine) -> None:
         await trio.sleep(lots.choice([0, 0.5, 3]))
 
 
-STORIES = {
+STORIES: dict[str, Story | Written] = {
+    "executors": Written(),
     "one-run": Story("A run makes progress and succeeds.", one_run),
     "limits": Story("Runs wait for lanes and for the global limit; limits change.", limits),
     "handle-queue": Story("Runs wait in a handle; one replaces the active run.", waiting_in_a_handle),

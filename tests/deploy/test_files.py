@@ -161,12 +161,13 @@ def test_docker_accepts_the_compose_file(tmp_path: Path):
     assert checked.returncode == 0, checked.stderr
 
 
-def test_systemd_accepts_the_unit(tmp_path: Path):
+@pytest.mark.parametrize("name", ["greenroom.service", "greenroom-executor.service"])
+def test_systemd_accepts_the_unit(name: str, tmp_path: Path):
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed")
-    copy = tmp_path / "greenroom.service"
-    copy.write_text(UNIT.replace("/srv/greenroom/.venv/bin", str(BIN)))
+    copy = tmp_path / name
+    copy.write_text((DEPLOY / name).read_text().replace("/srv/greenroom/.venv/bin", str(BIN)))
     checked = subprocess.run([program, "verify", copy], capture_output=True, text=True)
     own = [line for line in checked.stderr.splitlines() if "greenroom" in line]
     assert (checked.returncode, own) == (0, [])
@@ -182,6 +183,15 @@ def test_the_commands_of_the_unit_can_be_executed(app: Path):
     for setting in unit("Environment"):
         assert setting.partition("=")[0] in ("GREENROOM_STORE", "GREENROOM_DATA_DIR")
         assert "/var/lib/" + unit("StateDirectory")[0] in setting
+
+
+def test_the_command_of_the_executors_unit_can_be_executed():
+    text = (DEPLOY / "greenroom-executor.service").read_text()
+    [command] = re.findall(r"^ExecStart=(.+)$", text, re.MULTILINE)
+    here = command.replace("/srv/greenroom/.venv/bin", str(BIN))
+    helped = subprocess.run([*shlex.split(here), "--help"], capture_output=True, text=True)
+    assert helped.returncode == 0
+    assert all(option in helped.stdout for option in re.findall(r"--[\w-]+", command))
 
 
 def test_the_unit_reloads_by_sighup_and_gives_the_server_time_to_stop():

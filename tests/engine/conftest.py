@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import STORES, use_store
+from tests.support import STORES, use_place
 
 
 @pytest.fixture(autouse=True, params=STORES)
 def store_kind(request: pytest.FixtureRequest) -> Iterator[None]:
-    use_store(request.param)
+    use_place(request.param)
     yield
-    use_store("memory")
+    use_place("memory")

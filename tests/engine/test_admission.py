@@ -495,6 +495,7 @@ async def test_a_repeat_is_answered_at_max_pending(autojump_clock, bodies):
         {"params": None},
         {"kind": "continue"},
         {"lane": "other"},
+        {"needs": ["gpu"]},
     ],
 )
 async def test_a_different_payload_under_the_same_request_id_is_a_conflict(autojump_clock, bodies, other):
@@ -515,6 +516,16 @@ async def test_the_order_of_keys_makes_no_different_payload(autojump_clock, bodi
         first = await engine.submit("wait", handle="alice", params={"a": 1, "b": 2}, request_id="r")
         again = await engine.submit("wait", handle="alice", params={"b": 2, "a": 1}, request_id="r")
         assert again.id == first.id
+
+
+async def test_the_order_of_needs_makes_no_different_payload(autojump_clock, bodies):
+    async with open_engine(bodies.jobs) as engine:
+        await engine.set_max_concurrent(0)
+        first = await engine.submit("wait", handle="alice", needs=["gpu", "big"], request_id="r")
+        again = await engine.submit("wait", handle="alice", needs=("big", "gpu"), request_id="r")
+        assert again.id == first.id
+        with pytest.raises(Conflict):
+            await engine.submit("wait", handle="alice", needs=["gpu"], request_id="r")
 
 
 @pytest.mark.parametrize("ending", ["succeeded", "cancelled"])

@@ -27,6 +27,8 @@ from tests.persistence.proxy import Proxy
 from tests.servers import Server
 
 TTL = 3.0
+SHORT = 3.0
+"""Seconds of the lease of a store that a test locks for longer."""
 PATIENCE = 60.0
 
 
@@ -166,11 +168,11 @@ def locked(path: Path) -> Iterator[None]:
 
 async def lapse(path: Path) -> None:
     with locked(path):
-        await trio.sleep(2)
+        await trio.sleep(1.3 * SHORT)
 
 
 def short(path: Path) -> SqlStore:
-    return SqlStore(f"sqlite:///{path}", lease_ttl=1.5)
+    return SqlStore(f"sqlite:///{path}", lease_ttl=SHORT)
 
 
 async def test_runs_recover_after_a_lapse_as_after_a_crash(tmp_path: Path, data: Path):
@@ -226,8 +228,7 @@ async def test_no_body_starts_while_the_lease_has_lapsed(tmp_path: Path, data: P
         assert (await engine.get_run(ticket.id)).status == "running"
         assert bodies.marks == []
         store.lease.is_good = good  # type: ignore[method-assign]
-        with locked(path):
-            await trio.sleep(2)
+        await lapse(path)
         await until(lambda: bodies.begun("x") == 1)
         assert (await engine.get_run(ticket.id)).attempt == 1, "what never began was not broken off"
         await engine.cancel(ticket.id)
@@ -236,17 +237,18 @@ async def test_no_body_starts_while_the_lease_has_lapsed(tmp_path: Path, data: P
 async def test_a_body_that_ignores_its_cancellation_is_logged_when_the_lease_has_expired(
     tmp_path: Path, data: Path, caplog: pytest.LogCaptureFixture
 ):
-    jobs, path, released = Jobs(), tmp_path / "x.db", trio.Event()
+    jobs, path, begun, released = Jobs(), tmp_path / "x.db", trio.Event(), trio.Event()
 
     @jobs.job("clings", resumable=True)
     async def clings(run: Run) -> int:
+        begun.set()
         with trio.CancelScope(shield=True):
             await released.wait()
         return run.attempt
 
     async with open_engine(jobs, short(path), data_dir=data) as engine:
         ticket = await engine.submit("clings", handle="a")
-        await trio.sleep(0.2)
+        await begun.wait()
         await lapse(path)
         assert re.search(rf"bodies of these runs still execute: {ticket.id}", caplog.text)
         released.set()

@@ -3,6 +3,7 @@ acknowledges nothing that would be lost at the next start."""
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import sqlite3
@@ -17,6 +18,7 @@ import trio.testing
 
 from greenroom import Engine, Jobs, Run, open_engine
 from greenroom.errors import Unavailable
+from greenroom.persistence import sqlstore
 from greenroom.persistence.failures import StoreBroken
 from greenroom.persistence.sqlstore import SqlStore
 
@@ -249,11 +251,15 @@ def damage_the_lease(file: Path) -> None:
         damaged.write(bytes(4096))
 
 
-async def test_a_renewal_of_the_lease_that_finds_damage_stops_an_idle_engine(tmp_path: Path, file: Path):
+async def test_a_renewal_of_the_lease_that_finds_damage_stops_an_idle_engine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: Path
+):
+    monkeypatch.setattr(sqlstore, "_CHECKED_EVERY", math.inf)  # nothing else finds it
+
     async def live() -> None:
         async with open_engine(jobs, SqlStore(f"sqlite:///{file}", lease_ttl=1.5), data_dir=tmp_path):
             damage_the_lease(file)
-            with trio.fail_after(4):  # before it checks its files
+            with trio.fail_after(60):
                 await trio.sleep_forever()
 
     with pytest.raises(StoreBroken, match="damaged"):

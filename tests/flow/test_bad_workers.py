@@ -176,7 +176,7 @@ async def test_a_cancel_closes_the_connection_and_leaves_one_cancelled_node_run(
     async with at_work(holds) as engine:
         ticket = await engine.flows.start("do")
         await called.wait()
-        with trio.fail_after(1):
+        with trio.fail_after(30):
             await ticket.cancel()
             await hung_up.wait()
             with pytest.raises(RunCancelled):

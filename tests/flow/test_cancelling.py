@@ -18,6 +18,8 @@ from .pushing import Workers
 from .restarts import Lives, wall_clock
 from .walking import Calls, ended, flow, local, node, start, story
 
+pytestmark = pytest.mark.usefixtures("place")
+
 AT_ONCE = {"parallel_mode": "concurrent"}
 HANG = local("hang", {"x": 1})
 TIMER = node("timer", params={"delay_ms": 1e6})

@@ -17,6 +17,8 @@ from .definitions import Definition, flow, goes_on
 from .restarts import Lives
 from .walking import Calls, Walked, ended, local, node, start, walk
 
+pytestmark = pytest.mark.usefixtures("place")
+
 README = Path(__file__).parents[2] / "README.md"
 
 SHIP = local("echo", {"x": "shipped"}, "shipped")

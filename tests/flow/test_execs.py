@@ -18,6 +18,8 @@ from .definitions import Definition, flow
 from .restarts import Lives
 from .walking import Calls, Walked, ended, local, node, start, walk
 
+pytestmark = pytest.mark.usefixtures("place")
+
 MODES: list[Definition] = [{}, {"parallel_mode": "concurrent"}]
 each_mode = pytest.mark.parametrize("mode", MODES, ids=["in turn", "at once"])
 

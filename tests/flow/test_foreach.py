@@ -15,6 +15,8 @@ from .definitions import Definition
 from .restarts import Lives
 from .walking import Calls, Walked, ended, flow, local, node, start, walk
 
+pytestmark = pytest.mark.usefixtures("place")
+
 AT_ONCE = {"parallel_mode": "concurrent"}
 TWO = {**AT_ONCE, "max_parallel": 2}
 MODES = [{}, AT_ONCE, TWO]
@@ -120,7 +122,7 @@ async def test_fail_fast_cancels_items_in_flight(autojump_clock: MockClock) -> N
 async def test_fail_fast_starts_no_waiting_items(autojump_clock: MockClock) -> None:
     calls = Calls()
     await walked(each(max_parallel=2, **AT_ONCE), [4, 1, 6, 8], calls.jobs)
-    assert calls.of("even") == [4, 1]
+    assert sorted(calls.of("even")) == [1, 4]
 
 
 async def test_a_success_at_the_same_time_as_the_failure_is_kept(autojump_clock: MockClock) -> None:

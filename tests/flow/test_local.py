@@ -16,6 +16,8 @@ from tests.support import open_engine
 
 from .walking import Calls, Walked, flow, local, node, walk
 
+pytestmark = pytest.mark.usefixtures("place")
+
 
 async def walked(jobs: Jobs, definition: dict[str, Any], params: dict[str, Any] | None = None) -> Walked:
     async with open_engine(jobs) as engine:
@@ -89,11 +91,13 @@ async def test_plain_functions_run_concurrently_in_threads() -> None:
     assert done.result == {"out": [[1, False], [2, False]]}
 
 
+@pytest.mark.in_process  # a node waits for an executor that has announced its function
 async def test_an_unregistered_function_is_an_error_of_the_node(autojump_clock: MockClock) -> None:
     done = await walked(Jobs(), flow("", a=local("nobody")))
     assert done.error == "node \"a\": service_error: LookupError: function 'nobody' is not registered"
 
 
+@pytest.mark.in_process  # a node waits for an executor that has announced its function
 async def test_a_function_can_be_registered_after_the_engine_was_opened(autojump_clock: MockClock) -> None:
     jobs = Jobs()
     async with open_engine(jobs) as engine:

@@ -13,6 +13,8 @@ from tests.support import open_engine
 from .definitions import Definition
 from .walking import Calls, Walked, ended, flow, local, node, start, walk
 
+pytestmark = pytest.mark.usefixtures("place")
+
 AT_ONCE = {"parallel_mode": "concurrent"}
 MODES = [{}, AT_ONCE, {**AT_ONCE, "max_parallel": 2}]
 END = local("echo", "$params.nothing", "end")
@@ -95,6 +97,7 @@ async def test_the_strategy_determines_the_effect_of_failures(
         assert done.of("p")[0].status == ("error" if strategy == "fail_fast" else "ok")
 
 
+@pytest.mark.in_process  # a node waits for an executor that has announced its function
 async def test_an_unknown_service_is_a_failure_of_its_branch(autojump_clock: MockClock) -> None:
     done = await walked(several("echo", "nobody", failure_strategy="ignore_errors"), n=3)
     assert done.result["out"] == [3]

@@ -13,6 +13,8 @@ from tests.support import open_engine
 from .definitions import Definition
 from .walking import Calls, ended, flow, local, node, start, until_waiting, walk
 
+pytestmark = pytest.mark.usefixtures("place")
+
 INNER = flow("a b", a=local("double", "n", "n"), b=local("echo", {"x": "$shared.n"}, "b"))
 
 

@@ -20,7 +20,7 @@ import trio
 from tests.servers import make_certificate
 
 _PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "how-to" / "operating.md"
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 _TRIES = 3
 
 NAMES = ("nginx", "haproxy")

@@ -19,7 +19,7 @@ from greenroom import Engine
 from greenroom.gateway import Gateway, GatewayConfig, Limits, open_gateway
 from tests.support import Bodies, open_engine
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds that a test on real sockets waits for what should happen immediately."""
 
 PATIENCE_IN_MOCK_TIME = 10_000.0
@@ -251,8 +251,8 @@ class Raw:
         headers = {name.decode(): value.decode() for name, value in answer.headers}
         return Answer(answer.status_code, headers, body)
 
-    async def upgrade(self, **headers: str) -> None:
-        """Upgrade to a WebSocket, and read `welcome`."""
+    async def upgrade(self, path: str = "/", **headers: str) -> None:
+        """Upgrade to a WebSocket."""
         head = {
             "Host": "localhost",
             "Upgrade": "websocket",
@@ -261,7 +261,7 @@ class Raw:
             "Sec-WebSocket-Key": base64.b64encode(bytes(16)).decode(),
         } | {name.replace("_", "-"): value for name, value in headers.items()}
         lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
-        await self.send(f"GET / HTTP/1.1\r\n{lines}\r\n".encode())
+        await self.send(f"GET {path} HTTP/1.1\r\n{lines}\r\n".encode())
         with trio.fail_after(self._patience):
             while b"\r\n\r\n" not in self.buffer:
                 self.buffer += await self.stream.receive_some(65_536)

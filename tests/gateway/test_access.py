@@ -150,6 +150,7 @@ async def test_http_without_a_valid_token_is_unauthorized(tokens, header):
 
 NEEDED = {entry.wire.__struct_config__.tag: entry.role for entry in TABLE}
 MAY = {
+    "executor": set(),
     "worker": {"register_worker", "heartbeat_worker", "poll_work", "complete_work", "extend_work"},
     "viewer": {
         "get_run",
@@ -168,6 +169,7 @@ MAY = {
         "node_runs",
         "list_workers",
         "allocate_worker",
+        "list_executors",
     },
     "operator": {
         "submit",
@@ -184,7 +186,7 @@ MAY = {
         "add_flow_version",
         "start_flow",
     },
-    "admin": {"set_concurrency", "set_max_concurrent", "reset_lanes", "drain", "resume"},
+    "admin": {"set_concurrency", "set_max_concurrent", "reset_lanes", "drain", "resume", "drain_executor"},
 }
 MAY["operator"] |= MAY["viewer"]
 MAY["admin"] |= MAY["operator"] | MAY["worker"]
@@ -212,10 +214,11 @@ FIELDS: dict[str, dict[str, Any]] = {
     "poll_work": {"worker_id": "w", "services": ["s"], "wait": 0},
     "complete_work": {"item_id": "x"},
     "extend_work": {"item_id": "x", "worker_id": "w"},
+    "drain_executor": {"executor_id": "x"},
 }
 
 
-@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("role", [role for role in Role if role is not Role.EXECUTOR])
 async def test_a_role_permits_exactly_its_commands(tokens, role):
     async with house(token_file=tokens["file"]) as home:
         async with home.socket(headers={"authorization": bearer(tokens[role])}) as talk:

@@ -46,6 +46,7 @@ GOOD: dict[str, Any] = {
     "definition": GRAPH,
     "version_id": "v",
     "worker_id": "w",
+    "executor_id": "e",
     "service": "s",
     "services": ["s"],
     "url": "http://127.0.0.1:9",

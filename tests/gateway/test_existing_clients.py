@@ -100,7 +100,7 @@ async def demonstrate(home: House) -> None:
     for action, node, result in (("goB", "B", "HELLO"), ("goC", "C", "hello")):
         params = json.dumps({"text": TEXT, "action": action})
         task = (await said(home, "POST", "/tasks", {"FlowID": flow, "ParamsJSON": params})).json["id"]
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             shown = (await said(home, "GET", f"/tasks/get?id={task}")).json
             while shown["status"] not in ("completed", "failed", "canceled"):
                 await trio.sleep(0.01)
@@ -148,7 +148,7 @@ async def test_the_command_line_runs_the_file_as_it_is_now():
 
 
 async def ended(home: House, task: str) -> Any:
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         shown = (await said(home, "GET", f"/api/tasks/get?id={task}")).json
         while shown["status"] not in ("completed", "failed", "canceled"):
             await trio.sleep(0.01)

@@ -223,6 +223,8 @@ async def test_commands_for_the_whole_engine_require_a_token_without_limits(home
                 ("publish_flow", {"name": "f", "definition": {}}),
                 ("create_flow", {"name": "f"}),
                 ("list_workers", {}),
+                ("list_executors", {}),
+                ("drain_executor", {"executor_id": "x"}),
                 ("allocate_worker", {"service": "s"}),
                 ("register_worker", {"worker_id": "w", "url": "", "services": ["s"], "kind": "queue"}),
                 ("poll_work", {"worker_id": "w", "services": ["s"], "wait": 0}),
@@ -371,7 +373,7 @@ FITS: dict[str, Callable[[dict[str, Any]], bool]] = {
 @pytest.mark.parametrize("name", list(MAKE))
 async def test_state_snapshots_and_lists_contain_only_permitted_runs(home, tokens, name):
     await populate(home)
-    everything = msgspec.to_builtins(await home.engine.snapshot())
+    everything = msgspec.json.decode(msgspec.json.encode(await home.engine.snapshot()))
     expected = {id: run for id, run in everything["runs"].items() if FITS[name](run)}
     assert expected
     state = (await home.http("GET", "/api/state", **header(tokens, name))).json
@@ -411,8 +413,8 @@ async def test_folding_the_events_gives_the_snapshot_and_contains_no_other_runs(
         projection.apply(event)
     projection.seq = after["seq"]
     folded = projection.snapshot()
-    assert msgspec.to_builtins(folded) == after
-    runs = msgspec.to_builtins(await home.engine.snapshot())["runs"]
+    assert msgspec.json.decode(msgspec.json.encode(folded)) == after
+    runs = msgspec.json.decode(msgspec.json.encode(await home.engine.snapshot()))["runs"]
     for event in events:
         if "run" in event:
             assert FITS[name](runs[event["run"]]), event

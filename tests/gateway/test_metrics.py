@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import trio
 from prometheus_client.parser import text_string_to_metric_families
+from trio_websocket import wrap_client_stream
 
 from tests.support import until_status
 
@@ -106,3 +109,24 @@ async def test_workers_the_queue_and_nodes(autojump_clock):
         now = await figures(home)
         assert now["greenroom_queue_items{state=leased}"] == 0
         assert now["greenroom_node_runs_total{status=ok}"] == 2
+
+
+async def test_executors_and_their_bodies(autojump_clock):
+    async with house(listen=False) as home:
+        socket = await wrap_client_stream(home.nursery, await home.stream(), "localhost", "/executor")
+        attach = {"type": "attach", "executor": "gpu-1", "start": "1", "jobs": [{"name": "wait"}], "slots": 4}
+        await socket.send_message(json.dumps(attach))
+        await socket.get_message()
+        now = await figures(home)
+        assert now["greenroom_executors{status=attached}"] == 1
+        assert now["greenroom_executors{status=disconnected}"] == 0
+        assert now["greenroom_executor_bodies{executor=gpu-1}"] == 0
+        assert now["greenroom_executors_lost_total"] == 0
+        await home.engine.submit("wait", handle="a", params={})
+        await socket.get_message()
+        assert (await figures(home))["greenroom_executor_bodies{executor=gpu-1}"] == 1
+        await trio.sleep(home.engine.executors.ttl + 1)
+        now = await figures(home)
+        assert now["greenroom_executors{status=attached}"] == 0
+        assert "greenroom_executor_bodies{executor=gpu-1}" not in now
+        assert now["greenroom_executors_lost_total"] == 1

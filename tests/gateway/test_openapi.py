@@ -13,8 +13,9 @@ import re
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
+import msgspec
 import pytest
 import trio
 
@@ -24,6 +25,7 @@ from greenroom.actors.workers.api import Workers
 from greenroom.gateway import Limits, Role, add_token
 from greenroom.gateway.description.documents import documents, openapi
 from greenroom.gateway.http.sse import _Following
+from greenroom.protocol.executors import EngineSends, ToExecutor
 from tests.support import Bodies
 
 from .support import house
@@ -127,7 +129,7 @@ async def test_schemathesis_finds_nothing(role: Role | None, tmp_path: Path) -> 
         assert counted == [str(tried)] * 2, said
 
 
-@pytest.mark.parametrize("name", ["openapi.json", "asyncapi.json"])
+@pytest.mark.parametrize("name", ["openapi.json", "asyncapi.json", "asyncapi-executor.json"])
 async def test_the_documents_are_served_to_everyone(name: str, tmp_path: Path) -> None:
     add_token(tmp_path / "tokens", "someone", Role.VIEWER)
     async with house(token_file=str(tmp_path / "tokens")) as home:
@@ -135,6 +137,12 @@ async def test_the_documents_are_served_to_everyone(name: str, tmp_path: Path) -
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
         assert answer.body.decode() == documents()[name]
         assert (await home.http("POST", f"/{name}")).headers["allow"] == "GET, HEAD, OPTIONS"
+
+
+def test_a_field_that_the_engine_omits_for_executors_is_null_false_zero_or_empty() -> None:
+    for message in (*get_args(EngineSends), *get_args(ToExecutor)):
+        for field in msgspec.structs.fields(message):
+            assert field.default is msgspec.NODEFAULT or not field.default, f"{message.__name__}.{field.name}"
 
 
 def requests() -> list[tuple[str, str, dict[str, Any]]]:

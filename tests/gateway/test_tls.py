@@ -69,7 +69,7 @@ async def test_plain_text_on_a_tls_port_disturbs_no_other_client(certificate):
     async with house(tls_certificate=certificate[0], tls_key=certificate[1]) as home:
         raw = await home.raw()
         await raw.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             while await raw.stream.receive_some():
                 pass
         await raw.stream.aclose()

@@ -18,10 +18,13 @@ from greenroom.actors.journal.batch import DecidedBatch
 from greenroom.actors.journal.change import Change, Committed
 from greenroom.actors.journal.messages import Look
 from greenroom.actors.messages import Cancel, Recover, Started, Stop, Submission
-from greenroom.actors.run.context import Body, Services
-from greenroom.actors.run.execution import BodyEnded, Execution, LiveBodies, Raised, Returned, Stopped
+from greenroom.actors.run.body_messages import BodyEnded, Raised, Returned, Stopped
+from greenroom.actors.run.context import Body
+from greenroom.actors.run.execution import LiveBodies, LocalExecution
+from greenroom.actors.run.local_host import LocalHost, local_host
 from greenroom.actors.run.machine import DeadlineReached, RunMachine
 from greenroom.actors.run.pause import Pause
+from greenroom.actors.run.services import Services
 from greenroom.persistence.store import Checkpoint, Memo, Stored, StoredRun
 from greenroom.protocol.events import Event, RunStateChanged
 from greenroom.protocol.fold import Projection
@@ -44,6 +47,12 @@ def answer(reply: Reply[Any]) -> Any:
         return trio.run(reply.get)
     except Exception as error:
         return error
+
+
+class Entry:
+    """What a body's host reads of the entry point."""
+
+    max_value_bytes = 1 << 20
 
 
 class Files:
@@ -78,7 +87,7 @@ class Driver:
         self.events: list[Event] = []
         self.memos: list[Memo] = []
         self.told: list[tuple[str, Any]] = []  # receiver and message
-        self.bodies: list[Execution] = []
+        self.bodies: list[LocalExecution] = []
         self.changes: list[Change] = []  # that are not committed yet
         self.helpers: list[Callable[[], Awaitable[object]]] = []  # that are not done yet
         self.saved: Checkpoint | None = None
@@ -86,11 +95,12 @@ class Driver:
         self.live_bodies = LiveBodies()
         self.projection = Projection("e", max_concurrent=9) if stored is None else projection_of(stored)
         services = Services(
-            cast(Any, None),
+            cast(Any, Entry()),
             cast(Any, self),
             cast(Any, self.files),
             lambda: WALL + self.now,
             cast(Any, self),
+            cast(Any, None),
             cast(Any, None),
         )
         if stored is None:
@@ -120,13 +130,18 @@ class Driver:
         return self.record.status
 
     @property
-    def execution(self) -> Execution:
+    def execution(self) -> LocalExecution:
         """The execution of the newest body."""
         return self.bodies[-1]
 
     @property
     def body(self) -> Body:
         return self.execution.body
+
+    @property
+    def host(self) -> LocalHost:
+        """The host of the newest body."""
+        return local_host(self.body.host)
 
     def scope_is_cancelled(self) -> bool:
         """Whether the body's scope is cancelled."""
@@ -243,10 +258,10 @@ class Driver:
         outcome = self._decide(Change((event,), run=self.id, expect=allowed_from(Status.RUNNING)))
         assert outcome.held, "the run can be started"
         self.submission.begun = True
-        return Started(next_attempt, self.projection.generation(self.submission.lane), resumes)
+        return Started(next_attempt, self.projection.generation(self.submission.lane), resumes, event)
 
     def returns(self, value: Any = None) -> None:
-        self.give(BodyEnded(Returned(value)))
+        self.give(BodyEnded(Returned(value, self.body.saw_cancel_request)))
 
     def raises(self, error: BaseException | None = None) -> None:
         self.give(BodyEnded(Raised(error if error is not None else ValueError("no"))))

@@ -85,6 +85,7 @@ def submission(handle: str = "alice", id: str | None = None, **fields: Any) -> S
         "lane": "main",
         "kind": "start",
         "params": {},
+        "needs": (),
         "by": "app",
         "created_at": 0.0,
         "on_wait": None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from greenroom.actors.channel import Reply
@@ -12,17 +13,18 @@ from greenroom.actors.scheduling.supervisor import SupervisorMachine
 from greenroom.protocol.events import RunChanged, RunStateChanged
 from greenroom.protocol.states import Status
 
-from .making import submission
+from .making import jobs, submission
 
 
 class Desk:
-    """See the module's docstring. Runs are named by their ids; by default each has its own handle."""
+    """See the module's docstring. Runs are named by their ids; by default each has its own handle. The
+    engine's own process executes all jobs, or only `local_jobs`."""
 
-    def __init__(self, limit: int = 3, max_pending: int = 100) -> None:
+    def __init__(self, limit: int = 3, max_pending: int = 100, local_jobs: Container[str] = jobs) -> None:
         self.now = 0.0
         self.commits = True  # whether changes are committed immediately
         self.itself: list[Any] = []  # messages from helper tasks to the supervisor
-        self.machine = SupervisorMachine(max_pending, self.itself.append)
+        self.machine = SupervisorMachine(max_pending, self.itself.append, local_jobs)
         self.machine.order.limit = limit
         self.decided: list[tuple[str, str, Any]] = []  # in the last turn
         self.replies: dict[str, Reply[Any]] = {}

@@ -9,6 +9,7 @@ import pytest
 from greenroom.protocol.events import (
     EngineChanged,
     Event,
+    ExecutorChanged,
     HandleChanged,
     InterruptClosed,
     InterruptOpened,
@@ -19,7 +20,7 @@ from greenroom.protocol.events import (
     RunStateChanged,
 )
 from greenroom.protocol.fold import Projection, fold, next_record
-from greenroom.protocol.records import InterruptState, LaneState, RunRecord
+from greenroom.protocol.records import ExecutorState, InterruptState, LaneState, RunRecord
 from greenroom.protocol.states import HandleStatus, Status
 
 
@@ -539,3 +540,66 @@ def test_a_snapshot_and_its_later_events_lead_to_the_next_snapshot(monkeypatch) 
         for event in story.events[snapshot.seq :]:
             projection.apply(event)
         assert projection.counts() == story.projection.counts()
+
+
+# Executors.
+
+
+def test_the_executor_and_the_fence_of_a_run_are_those_of_its_last_start() -> None:
+    story = Story()
+    story.create("a", 1)
+    assert (story.run("a").executor, story.run("a").fence) == (None, None)
+    story.move("a", Status.RUNNING, attempt=1, interactive=True, executor="gpu-1")
+    started = story.projection.seq
+    assert (story.run("a").executor, story.run("a").fence) == ("gpu-1", started)
+    story.move("a", Status.SUSPENDED, waiting_for="time")
+    story.move("a", Status.RUNNING)  # its body has a slot again
+    assert (story.run("a").executor, story.run("a").fence) == ("gpu-1", started)
+    story.move("a", Status.QUEUED, reason="retry")
+    assert (story.run("a").executor, story.run("a").fence) == ("gpu-1", started)
+    story.move("a", Status.RUNNING, attempt=2, interactive=True)  # in the engine's own process
+    assert (story.run("a").executor, story.run("a").fence) == (None, story.projection.seq)
+    last = story.projection.seq
+    story.move("a", Status.SUCCEEDED)
+    assert story.run("a").fence == last
+
+
+def test_a_queued_run_waits_for_an_executor_until_it_starts() -> None:
+    story = Story()
+    story.create("a", 1)
+    story.create("b", 2)
+    before = story.lane()
+    story.change("a", waiting_for="executor")
+    assert (story.run("a").waiting_for, story.run("a").place) == ("executor", 1)
+    assert story.lane() == before, "it keeps its place"
+    story.change("a", interactive=True)
+    assert story.run("a").waiting_for == "executor", "an absent field is unchanged"
+    story.start("a")
+    assert story.run("a").waiting_for is None
+
+
+def test_a_snapshot_contains_the_executors_until_they_are_gone() -> None:
+    story = Story()
+    assert story.first.executors == {}
+    story.add(
+        ExecutorChanged,
+        executor="a",
+        status="attached",
+        slots=2,
+        labels=("gpu",),
+        jobs=("walk", "swim"),
+        start="p1",
+    )
+    story.add(ExecutorChanged, executor="b", status="attached")
+    attached = story.projection.snapshot()
+    assert attached.executors == {
+        "a": ExecutorState("attached", 2, ("gpu",), ("walk", "swim"), start="p1"),
+        "b": ExecutorState("attached", None, (), ()),
+    }
+    story.add(ExecutorChanged, executor="a", status="disconnected", slots=2, ttl=30, start="p2")
+    story.add(ExecutorChanged, executor="b", status="gone")
+    story.add(ExecutorChanged, executor="unknown", status="gone")
+    assert story.projection.snapshot().executors == {"a": ExecutorState("disconnected", 2, (), (), 30, "p2")}
+    assert fold(attached, story.events[2:]) == story.projection.snapshot()
+    assert fold(attached, []) == attached
+    assert list(attached.executors) == ["a", "b"], "a snapshot does not change"

@@ -21,8 +21,7 @@ from greenroom.actors.messages import (
     Stop,
 )
 from greenroom.actors.run.background import BackgroundDone
-from greenroom.actors.run.body_messages import Flag, Resume, Suspend
-from greenroom.actors.run.execution import BodyEnded, Returned
+from greenroom.actors.run.body_messages import BodyEnded, Flag, Resume, Returned, Suspend
 from greenroom.actors.run.pause import AwaitedInterrupt, Pause
 from greenroom.persistence.store import Checkpoint, WakesAt
 from greenroom.protocol.errors import Conflict
@@ -217,11 +216,11 @@ def test_executing_time_of_an_attempt_does_not_count_for_the_next() -> None:
 
 def test_the_files_that_a_body_has_finished_are_its_runs() -> None:
     run = executing("retry")
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.raises()
     run.at(5)
     run.start()
-    run.body.finished_files = ("two",)
+    run.host.files = ("two",)
     run.cancel(files="delete")
     run.stopped()
     assert run.files.calls == [("delete", ["one", "two"])]
@@ -367,7 +366,7 @@ def test_a_run_can_wait_without_a_body_and_its_next_body_is_the_same_attempt() -
     run.at(62)
     assert run.supervisor() == [Enter(run.id, 1, False, False)]
     run.start()
-    assert (run.body.attempt, run.body.woken_at) == (1, WALL + 62)
+    assert (run.body.attempt, run.host.woken_at) == (1, WALL + 62)
     assert run.machine.deadline() == 70.0
     assert run.machine.state.woken_at is None
     run.pauses(Pause("message"))
@@ -476,7 +475,7 @@ def test_a_run_needs_its_actor_while_a_change_of_it_is_committed() -> None:
 
 def test_a_run_needs_its_actor_while_its_files_are_deleted_even_if_the_engine_ends() -> None:
     run = executing("retry")
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.raises()
     run.hold(Cancel(run.id, "ann", "user", "delete", Reply()))
     run.commit()

@@ -20,8 +20,15 @@ from greenroom.actors.messages import (
     Reject,
     SendSignal,
 )
-from greenroom.actors.run.body_messages import Flag, OpenInterrupt, Resume, Suspend
-from greenroom.actors.run.execution import BodyEnded, Returned, Stopped
+from greenroom.actors.run.body_messages import (
+    BodyEnded,
+    Flag,
+    OpenInterrupt,
+    Resume,
+    Returned,
+    Stopped,
+    Suspend,
+)
 from greenroom.actors.run.machine import DeadlineReached
 from greenroom.actors.run.pause import Pause
 from greenroom.persistence.store import FilesDoomed
@@ -219,7 +226,7 @@ def test_a_body_whose_child_was_cancelled_by_somebody_else_has_failed() -> None:
 
 def test_the_children_of_a_cancelled_body_are_cancelled() -> None:
     run = executing()
-    run.body.children["child"] = None
+    run.host.children["child"] = None
     run.cancel()
     (_, cancel) = run.supervisor()
     assert (cancel.run, cancel.by, cancel.reason, cancel.files) == (
@@ -232,7 +239,7 @@ def test_the_children_of_a_cancelled_body_are_cancelled() -> None:
 
 def test_the_children_of_a_body_that_resumes_later_are_not_cancelled() -> None:
     run = executing("swim")
-    run.body.children["child"] = None
+    run.host.children["child"] = None
     run.stop(now=True)
     assert run.supervisor() == []
 
@@ -417,7 +424,7 @@ def test_a_slot_that_arrives_for_an_abandoned_body_is_released() -> None:
 
 def test_finished_files_of_an_abandoned_body_are_deleted_if_the_cancel_requires_it() -> None:
     run = executing()
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.cancel(files="delete")
     run.at(10)
     assert run.files.calls == [("delete", ["one"])]
@@ -428,7 +435,7 @@ def test_finished_files_of_an_abandoned_body_are_deleted_if_the_cancel_requires_
 
 def test_a_cancel_that_deletes_files_is_stored_and_the_files_are_deleted_before_the_end() -> None:
     run = executing()
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.cancel(files="delete")
     assert run.remembered() == [FilesDoomed(run.id)]
     run.hold(BodyEnded(Stopped()))
@@ -442,7 +449,7 @@ def test_a_cancel_that_deletes_files_is_stored_and_the_files_are_deleted_before_
 
 def test_a_cancel_that_keeps_deletes_nothing() -> None:
     run = executing()
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.cancel()
     run.stopped()
     assert run.remembered() == []
@@ -460,7 +467,7 @@ def test_a_cancel_that_deletes_needs_no_helper_where_there_are_no_files() -> Non
 
 def test_a_run_without_a_body_keeps_its_files_unless_they_are_to_be_deleted() -> None:
     run = executing("retry")
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.raises()
     run.remembered()
     run.cancel()
@@ -470,7 +477,7 @@ def test_a_run_without_a_body_keeps_its_files_unless_they_are_to_be_deleted() ->
 
 def test_an_abandoned_body_that_ends_while_its_files_are_deleted_keeps_no_handle() -> None:
     run = executing()
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.cancel(files="delete")
     run.now = 10
     run.hold(DeadlineReached())
@@ -483,7 +490,7 @@ def test_an_abandoned_body_that_ends_while_its_files_are_deleted_keeps_no_handle
 
 def test_a_signal_does_not_wake_a_flow_whose_files_are_being_deleted() -> None:
     run = executing("flow")
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.pauses(Pause("signal"))
     run.hold(cancelling(run, files="delete"))
     run.commit()
@@ -495,10 +502,10 @@ def test_a_signal_does_not_wake_a_flow_whose_files_are_being_deleted() -> None:
 
 def test_a_flow_that_recorded_its_end_has_its_files_deleted_and_nothing_more_recorded() -> None:
     run = executing("flow")
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.cancel(files="delete")
     run.remembered()
-    run.body.end_is_written = True
+    run.host.end_is_written = True
     run.stopped()
     assert run.files.calls == [("delete", ["one"])]
     assert run.remembered() == []
@@ -506,7 +513,7 @@ def test_a_flow_that_recorded_its_end_has_its_files_deleted_and_nothing_more_rec
 
 def test_a_run_that_succeeds_keeps_its_files() -> None:
     run = executing("polite")
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.cancel(files="delete")
     run.returns()
     assert run.status is Status.SUCCEEDED
@@ -515,7 +522,7 @@ def test_a_run_that_succeeds_keeps_its_files() -> None:
 
 def test_the_files_of_a_run_without_a_body_are_deleted() -> None:
     run = executing("retry")
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.raises()
     run.remembered()
     run.supervisor()
@@ -539,7 +546,7 @@ def test_a_cancel_of_a_run_without_files_stores_no_delete() -> None:
 
 def test_files_that_can_not_be_deleted_do_not_prevent_the_end(caplog) -> None:
     run = executing()
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.files.error = OSError("disk")
     run.cancel(files="delete")
     run.stopped()
@@ -549,7 +556,7 @@ def test_files_that_can_not_be_deleted_do_not_prevent_the_end(caplog) -> None:
 
 def test_a_cancel_that_arrives_while_the_run_ends_is_refused_afterwards() -> None:
     run = executing("retry")
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.raises()
     run.hold(cancelling(run, files="delete"))
     run.commit()
@@ -617,7 +624,7 @@ def test_a_deadline_that_crosses_the_start_ends_the_body() -> None:
 def test_an_end_that_waits_for_deletes_follows_a_start_that_crosses_it() -> None:
     """The files are already deleted: the run executes nothing and is cancelled from `running`."""
     run = executing("retry")
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.raises()
     run.at(5)
     run.changed()
@@ -636,7 +643,7 @@ def test_an_end_that_waits_for_deletes_follows_a_start_that_crosses_it() -> None
 
 def test_a_start_that_arrives_while_files_are_deleted_for_a_cancel_executes_nothing() -> None:
     run = executing("retry")
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.raises()
     run.at(5)
     run.supervisor()
@@ -661,7 +668,7 @@ def test_a_start_that_arrives_while_files_are_deleted_for_a_cancel_executes_noth
 
 def test_an_end_that_loses_against_a_start_releases_the_slot_with_the_change_that_wins() -> None:
     run = executing("retry")
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.raises()
     run.at(5)
     run.hold(cancelling(run, files="delete"))
@@ -696,7 +703,7 @@ def test_an_abandoned_body_keeps_the_slot_until_the_end_of_its_run_is_committed(
 
 def test_a_start_that_arrives_while_files_are_deleted_for_a_timeout_executes_nothing() -> None:
     run = executing("retry", deadline=6.0)
-    run.body.finished_files = ("one",)
+    run.host.files = ("one",)
     run.machine.state.files_doomed = True
     run.raises()
     run.at(5)
@@ -778,7 +785,7 @@ def test_the_end_of_a_flow_is_recorded_if_its_stopped_body_has_not_recorded_it()
 def test_the_end_of_a_flow_is_recorded_only_once(deadline) -> None:
     run = executing("flow", deadline=deadline)
     run.cancel() if deadline is None else run.at(deadline)
-    run.body.end_is_written = True
+    run.host.end_is_written = True
     run.stopped()
     assert run.remembered() == []
     assert run.record.ended

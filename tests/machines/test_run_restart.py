@@ -281,7 +281,7 @@ def test_a_run_that_waited_for_a_time_continues_to_wait() -> None:
     run.at(60)
     assert run.supervisor() == [Enter("r", 1, False, False)]
     run.start()
-    assert (run.body.attempt, run.body.woken_at) == (1, WALL + 60)
+    assert (run.body.attempt, run.host.woken_at) == (1, WALL + 60)
 
 
 def test_a_run_whose_wait_has_ended_meanwhile_continues_immediately() -> None:
@@ -323,7 +323,7 @@ def test_a_run_that_waited_for_an_answer_continues_to_wait_for_it() -> None:
     assert run.give(AnswerInterrupt("r", "r.1", "yes", "ann", Reply())) == "resolved"
     assert run.supervisor() == [Enter("r", 1, False, False)]
     run.start()
-    assert run.body.answers == {"key1": "yes"}
+    assert run.host.answers == {"key1": "yes"}
 
 
 def test_a_flow_that_waited_for_an_answer_waits_no_longer_than_requested() -> None:
@@ -335,7 +335,7 @@ def test_a_run_whose_answer_was_already_received_continues() -> None:
     run = suspended("answer", interrupts=[interrupt(1, outcome="answered", answer="yes")])
     assert run.supervisor() == [Enter("r", 1, False, False), Recovered()]
     run.start()
-    assert run.body.answers == {"key1": "yes"}
+    assert run.host.answers == {"key1": "yes"}
 
 
 def test_answers_that_are_spent_or_denied_are_not_used_again() -> None:
@@ -349,7 +349,7 @@ def test_answers_that_are_spent_or_denied_are_not_used_again() -> None:
         ],
     )
     run.start()
-    assert run.body.answers == {"key3": None, "key4": 4}
+    assert run.host.answers == {"key3": None, "key4": 4}
     run.remembered()
     run.give(Save(1, 0, 0, 1, Reply()))
     assert run.remembered()[1].interrupts == ("r.3", "r.4")
@@ -566,7 +566,7 @@ def test_the_next_body_repeats_the_executing_time_and_calls_of_a_lost_body() -> 
     run.give(Suspend("time", None, None, Reply()))
     run.give(Resume(Reply()))
     run.start(resumes=True)
-    run.body.children["child"] = None
+    run.host.children["child"] = None
     lapse(run)
     run.start()
     assert run.machine.deadline() == 14.0
@@ -638,7 +638,7 @@ def test_a_run_whose_body_was_lost_while_it_waited_for_a_message_accepts_message
 
 def test_a_run_whose_body_was_lost_while_it_waited_for_its_children_waits_for_them() -> None:
     run = executing("swim")
-    run.body.children["child"] = None
+    run.host.children["child"] = None
     run.give(Suspend("child", None, None, Reply()))
     run.supervisor()
     lapse(run)

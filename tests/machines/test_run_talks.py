@@ -285,7 +285,7 @@ def test_an_answer_is_kept_for_a_body_that_opens_the_same_interrupt_again() -> N
     answers(run, data="yes")
     tried_again(run)
     run.changed()
-    assert run.body.answers == {"key": "yes"}
+    assert run.host.answers == {"key": "yes"}
     again = asks(run, data={"a": 1})
     assert (answer(again.reply), answer(again.answer)) == (False, "yes")
     assert run.changed() == []
@@ -302,7 +302,7 @@ def test_other_data_under_the_same_key_is_another_interrupt(caplog) -> None:
     (opened,) = run.changed()
     assert opened.interrupt == f"{run.id}.2"
     assert "opened an interrupt under key 'key' with other data" in caplog.text
-    assert "key" not in run.body.answers
+    assert "key" not in run.host.answers
 
 
 def test_a_fresh_interrupt_warns_of_nothing(caplog) -> None:
@@ -321,7 +321,7 @@ def test_a_checkpoint_spends_the_answers_given_before_it() -> None:
         Checkpoint("alice", "retry", run.id, {"page": 1}, 2, 3),
         AnswersSpent(run.id, (f"{run.id}.1",)),
     ]
-    assert run.body.answers == {}
+    assert run.host.answers == {}
     run.changed()
     save(run)
     assert run.remembered() == [Checkpoint("alice", "retry", run.id, 1, 2, 3)]
@@ -373,7 +373,7 @@ def test_an_interrupt_without_a_body_is_answered_for_the_next_one() -> None:
     assert answers(run, data="yes") == "resolved"
     assert run.supervisor() == [Enter(run.id, 1, False, False)]
     run.start()
-    assert run.body.answers == {"key": "yes"}
+    assert run.host.answers == {"key": "yes"}
     run.changed()
     run.pauses(
         Pause("answer", interrupt=AwaitedInterrupt("key", "?"))
@@ -456,7 +456,7 @@ def test_an_interrupt_that_times_out_without_a_body_is_answered_with_none() -> N
     assert closed(run)[-1] == ("1", "timed_out", None, "engine")
     assert run.supervisor() == [Enter(run.id, 1, False, False)]
     run.start()
-    assert run.body.answers == {"key": None}
+    assert run.host.answers == {"key": None}
     asked = asks(run)
     assert answer(asked.answer) is None
 
@@ -507,10 +507,21 @@ def test_messages_that_were_taken_are_no_longer_stored() -> None:
     for _ in range(3):
         inject(run)
     seqs = [event.seq for event in run.changed()]
-    run.give(Taken(2))
+    run.give(Taken(seqs[1]))
     assert run.remembered() == [MessagesTaken(run.id, tuple(seqs[:2]))]
-    run.give(Taken(1))
+    run.give(Taken(seqs[2]))
     assert run.remembered() == [MessagesTaken(run.id, tuple(seqs[2:]))]
+
+
+def test_that_a_message_was_taken_is_stored_once() -> None:
+    run = executing()
+    inject(run)
+    (event,) = run.changed()
+    run.give(Taken(event.seq))
+    run.remembered()
+    run.give(Taken(event.seq))
+    assert run.remembered() == []
+    assert run.changes == []
 
 
 def test_at_most_1000_messages_wait_for_a_body() -> None:
@@ -518,7 +529,7 @@ def test_at_most_1000_messages_wait_for_a_body() -> None:
     run.machine.state.gate.waiting = tuple(range(MAX_MESSAGES - 1))
     assert inject(run) == "accepted"
     assert isinstance(inject(run), QueueFull)
-    run.give(Taken(1))
+    run.give(Taken(0))
     assert inject(run) == "accepted"
 
 

@@ -92,7 +92,7 @@ def test_a_run_that_finds_a_slot_is_created_and_started_by_one_change() -> None:
     assert (change.run, change.generation, change.expect) == ("a", 0, None)
     assert change.reply is desk.replies["a"]
     assert change.answer == Accepted("a", False)
-    assert change.notify == (("run", "a", Started(1, 0, False)),)
+    assert change.notify == (("run", "a", Started(1, 0, False, started)),)
     assert desk.told("run") == []
     assert (made.begun, made.phase, made.place) == (True, Phase.QUEUED, 1)
 
@@ -439,7 +439,7 @@ def test_a_run_that_waits_returns_with_its_place_and_its_body() -> None:
     (change,) = desk.changes()
     (event,) = change.events
     assert (event.from_, event.attempt, event.place, event.interactive) == (Status.SUSPENDED, 1, 1, None)
-    assert change.notify == (("run", "a", Started(1, 0, True)),)
+    assert change.notify == (("run", "a", Started(1, 0, True, event)),)
 
 
 def test_a_retry_gets_a_new_place_and_a_new_body() -> None:
@@ -999,4 +999,5 @@ def test_a_request_for_a_new_body_replaces_one_for_an_ended_body() -> None:
     desk.turn(Leave("a"))
     desk.turn(Enter("a", 2))
     desk.ends("b")
-    assert desk.changes()[0].notify == (("run", "a", Started(2, 0, False)),)
+    (change,) = desk.changes()
+    assert change.notify == (("run", "a", Started(2, 0, False, change.events[0])),)

@@ -11,7 +11,7 @@ from greenroom.actors.messages import WaitForActive
 from greenroom.actors.scheduling.supervisor import Supervisor
 from greenroom.persistence.store import Stored
 
-from .making import submission, submit
+from .making import jobs, submission, submit
 from .supervising import describe
 
 
@@ -32,7 +32,7 @@ class Directory:
 
 def actor(limit: int) -> tuple[Supervisor, Directory, list[Any]]:
     directory, spawned = Directory(), []
-    supervisor = Supervisor(max_pending=9, directory=directory, spawn=spawned.append)  # type: ignore[arg-type]
+    supervisor = Supervisor(max_pending=9, directory=directory, spawn=spawned.append, local_jobs=jobs)  # type: ignore[arg-type]
     supervisor.machine.order.limit = limit
     return supervisor, directory, spawned
 

@@ -56,19 +56,25 @@ class Store:
         tried: bool = False,
         doomed: bool = False,
         waiting_for: str | None = None,
+        executor: str | None = None,
+        detached: bool = False,
+        lane: str = "main",
         **terms: Any,
     ) -> Submission:
-        made = submission(handle or f"of-{run}", run, place=place, begun=status is not Status.QUEUED, **terms)
+        begun = status is not Status.QUEUED
+        made = submission(handle or f"of-{run}", run, place=place, begun=begun, lane=lane, **terms)
         record = RunRecord(
             id=run,
             handle=made.handle,
-            lane="main",
+            lane=lane,
             job="walk",
             kind="start",
             params={},
             status=status,
             place=place,
             waiting_for=waiting_for,
+            executor=executor,
+            detached=detached,
             created_at=WALL,
             updated_at=WALL,
         )

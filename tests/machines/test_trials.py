@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from greenroom.actors.scheduling.stored_bodies import awaits_executor
 from greenroom.actors.scheduling.trials import Trials, deaths_after_restart, suspects_after_restart
 from greenroom.persistence.store import Deaths, StoredRun, Terms
 from greenroom.protocol.states import Status
@@ -22,6 +24,13 @@ def run(id: str, status: Status = Status.RUNNING, waiting_for: str | None = None
 
 def waited(id: str, waiting_for: str = "answer", **fields: Any) -> StoredRun:
     return run(id, Status.SUSPENDED, waiting_for, **fields)
+
+
+def at_executor(id: str, status: Status = Status.RUNNING, executor: str = "node", **fields: Any) -> StoredRun:
+    """A run whose last body started at an executor."""
+    made = run(id, status, **fields)
+    made.record = replace(made.record, executor=executor)
+    return made
 
 
 def suspects(**deaths: int) -> Trials:
@@ -77,6 +86,44 @@ def test_a_run_that_waited_for_its_trial_stays_a_suspect_and_a_tried_run_does_no
         waited("tried", bodiless=True, deaths=2, tried=True),
     ]
     assert suspects_after_restart(pending) == {"slot": 1, "answer": 2, "a": 1}
+
+
+# Bodies that can still execute after a restart.
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        at_executor("a"),
+        at_executor("a", Status.CANCELLING),
+        at_executor("a", Status.CANCELLING, waiting_for="answer"),
+        *(at_executor("a", Status.SUSPENDED, waiting_for=what) for what in ("time", "answer", "child")),
+        at_executor("a", Status.SUSPENDED, waiting_for="executor"),
+    ],
+)
+def test_a_body_at_an_attached_executor_survives_the_engine_and_is_not_blamed(stored) -> None:
+    assert awaits_executor(stored)
+    assert deaths_after_restart([stored, run("b")]) == {"b": 1}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        run("a"),
+        at_executor("a", executor="local-1"),
+        at_executor("a", Status.QUEUED),
+        at_executor("a", Status.SUSPENDED, waiting_for="slot"),
+        at_executor("a", Status.SUSPENDED, waiting_for="retry"),
+        at_executor("a", Status.SUSPENDED, waiting_for="executor", bodiless=True),
+        at_executor("a", Status.SUSPENDED, waiting_for="answer", bodiless=True),
+    ],
+)
+def test_no_body_survives_in_the_engine_in_its_children_or_in_a_run_that_had_none(stored) -> None:
+    assert not awaits_executor(stored)
+
+
+def test_a_death_of_the_engine_does_not_count_for_bodies_in_its_child_processes() -> None:
+    assert deaths_after_restart([at_executor("a", executor="local-1")]) == {}
 
 
 # Trials.
@@ -203,6 +250,18 @@ def test_suspects_that_have_to_wait_are_taken_back_in_order_when_none_is_tried()
     assert trials.take_back() == []
 
 
+def test_a_run_that_was_set_aside_can_leave_after_the_last_suspect_has_ended() -> None:
+    trials = suspects(a=1, b=1)
+    trials.granted("a", 0.0)
+    trials.set_aside("a")
+    trials.take_tried(30.0)
+    trials.forget("b")
+    assert (len(trials), trials.has_suspects) == (0, True)
+    trials.leave("a")
+    trials.forget("a")
+    assert (trials.take_back(), trials.has_suspects) == ([], False)
+
+
 def test_after_a_reset_the_next_suspect_is_tried_although_a_detached_body_still_executes() -> None:
     trials = suspects(a=1, b=1)
     trials.granted("a", 0.0)
@@ -212,3 +271,151 @@ def test_after_a_reset_the_next_suspect_is_tried_although_a_detached_body_still_
     trials.lost_body("a", 15.0)
     assert trials.has_to_wait("a")
     assert trials.take_tried(40.0) == [Deaths("b", 1, tried=True)]
+
+
+# Deaths of executor processes.
+
+
+def test_the_first_death_of_an_executor_process_makes_no_suspects() -> None:
+    trials = Trials()
+    trials.suspect("a", 1)
+    assert not trials.concerns("a")
+    assert len(trials) == 0
+
+
+def test_a_run_with_two_deaths_of_executor_processes_is_tried_like_after_a_restart() -> None:
+    trials = Trials()
+    trials.suspect("a", 2)
+    trials.suspect("b", 2)
+    trials.granted("a", 0.0, "x")
+    assert trials.has_to_wait("b")
+    assert trials.take_tried(299.9) == []
+    assert trials.take_tried(300.0) == [Deaths("a", 2, tried=True)]
+    assert not trials.has_to_wait("b")
+
+
+@pytest.mark.parametrize("reported_first", [False, True])
+def test_the_next_body_of_a_new_suspect_is_tried_for_its_whole_time(reported_first) -> None:
+    trials = suspects(a=1)
+    trials.granted("a", 0.0, "x")
+    if reported_first:
+        trials.suspect("a", 2)
+    trials.lost_body("a", 20.0)
+    if not reported_first:
+        trials.suspect("a", 2)
+    trials.granted("a", 20.0, "y")
+    assert trials.deadline() == 320.0
+
+
+def test_the_trials_of_many_runs_of_one_process_end_within_ten_minutes() -> None:
+    trials, now = Trials(), 0.0
+    for number in range(100):
+        trials.suspect(f"r{number}", 2)
+    for number in range(100):
+        trials.granted(f"r{number}", now, "x")
+        now = trials.deadline()
+        trials.take_tried(now)
+    assert now == pytest.approx(600.0)
+
+
+def test_a_suspect_avoids_the_process_of_another_run_with_two_deaths_also_after_its_trial() -> None:
+    trials = Trials()
+    trials.suspect("a", 2)
+    trials.suspect("b", 2)
+    assert trials.avoid("a") == set()
+    trials.granted("a", 0.0, "x")
+    assert trials.avoid("a") == ()  # its body is there
+    assert trials.avoid("b") == {"x"}
+    assert trials.avoid("other") == ()
+    trials.take_tried(300.0)
+    trials.waits("a")
+    assert trials.avoid("b") == {"x"}
+    trials.lost_body("a", 301.0)
+    assert trials.avoid("b") == set()
+
+
+def test_a_tried_run_avoids_only_the_processes_of_suspects() -> None:
+    trials = Trials()
+    for run in "abc":
+        trials.suspect(run, 2)
+    trials.granted("a", 0.0, "x")
+    trials.take_tried(300.0)
+    trials.lost_body("a", 300.0)
+    trials.granted("b", 300.0, "y")
+    trials.take_tried(600.0)
+    trials.granted("c", 600.0, "z")
+    assert trials.avoid("a") == {"z"}
+    trials.forget("c")
+    assert trials.avoid("a") == set()
+
+
+def test_a_suspect_avoids_tried_runs_for_at_most_ten_minutes() -> None:
+    trials = Trials()
+    trials.suspect("a", 2)
+    trials.suspect("b", 2)
+    trials.granted("a", 0.0, "x")
+    trials.take_tried(300.0)
+    trials.delay("b", 310.0)
+    trials.delay("b", 320.0)
+    assert trials.take_back() == ["b"]
+    assert trials.deadline() == 910.0
+    assert trials.take_tried(909.0) == []
+    assert trials.avoid("b") == {"x"}
+    assert trials.take_tried(910.0) == []
+    assert trials.avoid("b") == set()
+    assert trials.deadline() == math.inf
+
+
+def test_runs_with_deaths_from_before_a_restart_are_avoided_too() -> None:
+    trials = Trials()
+    trials.begin({"a": 2, "b": 1}, ["c"])
+    trials.granted("c", 0.0, "x")
+    trials.granted("b", 0.0, "y")
+    assert trials.avoid("a") == {"x"}
+
+
+def test_bodies_in_the_engines_own_process_are_not_avoided() -> None:
+    trials = suspects(a=2, b=2)
+    trials.granted("a", 0.0)
+    assert trials.avoid("b") == set()
+
+
+def test_a_suspect_that_starts_or_ends_is_no_longer_late_for_its_trial() -> None:
+    trials = Trials()
+    for run in "abc":
+        trials.suspect(run, 2)
+    trials.granted("a", 0.0, "x")
+    trials.take_tried(300.0)
+    trials.delay("a", 300.0)  # it has been tried: it waits as long as suspects are there
+    assert trials.deadline() == math.inf
+    trials.delay("b", 310.0)
+    trials.granted("b", 320.0, "y")
+    assert trials.deadline() == 520.0
+    trials.delay("c", 330.0)
+    trials.forget("c")
+    assert trials.deadline() == 520.0
+
+
+def test_a_suspect_that_waited_ten_minutes_avoids_tried_runs_again_after_another_death() -> None:
+    trials = Trials()
+    trials.suspect("a", 2)
+    trials.granted("a", 0.0, "x")
+    trials.take_tried(300.0)
+    trials.suspect("b", 2)
+    trials.delay("b", 300.0)
+    trials.take_tried(900.0)
+    assert trials.avoid("b") == set()
+    trials.granted("b", 900.0, "x")
+    trials.lost_body("b", 901.0)
+    assert trials.avoid("b") == {"x"}
+
+
+def test_a_run_that_has_ended_is_neither_tried_nor_avoided() -> None:
+    trials = Trials()
+    trials.suspect("a", 2)
+    trials.suspect("b", 2)
+    trials.granted("a", 0.0, "x")
+    trials.take_tried(300.0)
+    trials.forget("a")
+    assert not trials.concerns("a")
+    assert trials.avoid("b") == set()

@@ -25,7 +25,18 @@ from .equivalent import EQUIVALENT
 from .trial import OPTIONS, ROOT, Result, Trials
 
 MODULES = (
-    *(f"actors/scheduling/{name}.py" for name in ("order", "handles", "admission", "supervisor", "trials")),
+    *(
+        f"actors/scheduling/{name}.py"
+        for name in (
+            "order",
+            "executor_pool",
+            "handles",
+            "admission",
+            "supervisor",
+            "trials",
+            "stored_bodies",
+        )
+    ),
     *(
         f"actors/run/{name}.py"
         for name in (
@@ -40,6 +51,7 @@ MODULES = (
             "timers",
         )
     ),
+    *(f"actors/executors/{name}.py" for name in ("checks", "awaited", "peer")),
     "actors/journal/batch.py",
     "actors/journal/machine.py",
     "protocol/fold.py",

@@ -8,11 +8,29 @@ from __future__ import annotations
 _TRUTH = "the caller only tests whether it is true"
 _BODY = "from `running`, this is allowed with and without a body"
 _UNREAD = "it is never read"
+_AGAIN = "it is offered again at the same place; the second entry is outdated when it is reached"
+_SERIAL = "serial numbers only have to differ"
+_NOT_BLOCKED = "a group that is not blocked has no run that is reported"
+_ROOM = "a group whose executors have no room is blocked again when it is next"
 
 EQUIVALENT: dict[str, dict[str, str]] = {
     "actors/scheduling/order.py": {
         "Order._offer: 0 → 1": "a lane is offered again at the same place; the second entry is outdated "
         "when it is reached, so only memory is lost",
+        "Order._offer: removed: return": _AGAIN,
+        "Order._offer_group: place < group.offered → place <= group.offered": _AGAIN,
+        "Order.grants: removed: continue": "the entry is outdated, so nothing can be granted for it",
+        "Order.grants: removed: heappop(group.heads)": "the head is outdated, and removed when it is reached",
+        "Order.enter: 1 → 2": _SERIAL,
+        "Order._group_of: 1 → 2": _SERIAL,
+        "Order.__init__: 0 → 1": _SERIAL,
+        "Order._has_room_again: removed: return": _ROOM,
+        "Order._has_room_again: group.blocked and executor in group.able → group.blocked or executor in "
+        "group.able": _ROOM,
+        "Order.take_blocked: removed: continue": _NOT_BLOCKED,
+        "Order.take_blocked: group.blocked and group.unreported → group.blocked or group.unreported": (
+            _NOT_BLOCKED
+        ),
     },
     "actors/scheduling/admission.py": {
         "Admission._is_repeat: return False → return None": _TRUTH,
@@ -27,7 +45,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     },
     "actors/scheduling/trials.py": {
         "Trials.has_to_wait: return False → return None": _TRUTH,
-        "Trials.forget: removed: self._lived.pop(run, None)": "only memory is lost: a run ends once",
+        "Trials._trust: removed: self._lived.pop(run, None)": "only memory is lost: a run ends once",
     },
     "actors/run/machine.py": {
         "RunMachine.receive: removed: return": "no deferred message can be handled now",
@@ -70,6 +88,11 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     },
     "actors/run/message_gate.py": {
         "MessageGate.no_body: False → True": "`streaming` counts only with a body, which begins without it",
+    },
+    "actors/executors/checks.py": {
+        "submit_options: 0 → 1": "the id of the command is not read",
+        "checked_delay: 'retry_after' → 'retry_after_other'": "the error is not shown",
+        "_check_duration: 0 → 1": "the default, which is for `None`, is not used",
     },
     "actors/journal/batch.py": {
         "DecidedBatch._progress: 0 → 1": "seq and time are set later",

@@ -90,6 +90,7 @@ def test_the_types_of_events_are_those_of_the_design():
         "engine_changed",
         "flow_changed",
         "node_worker_changed",
+        "executor_changed",
     ]
 
 

@@ -33,6 +33,7 @@ from greenroom.protocol.events import (
     RunSignal,
     RunStateChanged,
 )
+from greenroom.protocol.executors import JobTerms
 from greenroom.protocol.records import RunRecord
 from greenroom.protocol.states import Status
 from greenroom.simulation.model.state import ModelRun
@@ -70,6 +71,11 @@ JOBS = {
 }
 
 
+def recall(name: str, announced: JobTerms | None) -> Job:
+    """The job of a run, as in `RecoveryRules.opened`."""
+    return JOBS[name]
+
+
 class Story:
     """A sequence of events that the rules read one by one, as if they were committed."""
 
@@ -77,7 +83,7 @@ class Story:
         self.now = 0.0
         self.rules = Rules(lambda: self.now)
         stored = Stored("epoch", 0, 0, max_concurrent, False, {}, {}, {}, [], [], [])
-        self.rules.opened(stored, JOBS.__getitem__)
+        self.rules.opened(stored, recall)
         self.rules.end_instant(self.now)
 
     def add(self, kind: type, /, *, memos: Sequence[Any] = (), **fields: Any) -> None:
@@ -126,7 +132,7 @@ class Story:
     def restart(self, **changes: Any) -> None:
         """Crash, and open the store again; its content is what was committed, except for the `changes`."""
         self.rules.crashed()
-        self.rules.opened(replace(self.stored_now(), **changes), JOBS.__getitem__)
+        self.rules.opened(replace(self.stored_now(), **changes), recall)
 
     def stored_now(self) -> Stored:
         model = self.rules.model

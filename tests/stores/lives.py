@@ -22,7 +22,7 @@ from greenroom.protocol.records import Snapshot
 
 from .conftest import Place
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 _START = 1_700_000_000.0
 
 

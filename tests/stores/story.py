@@ -12,6 +12,7 @@ from greenroom.persistence.store import Batch, Memo, RunWrite, Store, Stored, Te
 from greenroom.protocol.events import (
     EngineChanged,
     Event,
+    ExecutorChanged,
     HandleChanged,
     InterruptClosed,
     InterruptOpened,
@@ -39,6 +40,7 @@ class Story:
 
     def __init__(self, store: Store, stored: Stored) -> None:
         self.store = store
+        self.stored = stored
         self.seq = stored.last_seq
         self.runs: dict[str, RunRecord] = {run.record.id: run.record for run in stored.pending}
         self.events: list[Event] = []
@@ -164,7 +166,8 @@ def every_kind(run: str) -> list[Event]:
     return [
         first,
         RunWaiting(**here, waited=2.5, ahead=1, blockers=["other"]),
-        moved(first, Status.RUNNING, attempt=1, interactive=True),
+        RunChanged(**here, waiting_for="executor"),
+        moved(first, Status.RUNNING, attempt=1, interactive=True, executor="gpu-1"),
         RunChanged(**here, streaming=True),
         RunProgress(**here, attempt=1, done=1, total=3, stats={"mood": "good"}),
         RunLog(**here, attempt=1, text="a line", level="info"),
@@ -175,6 +178,7 @@ def every_kind(run: str) -> list[Event]:
         lane_changed("uploads", 2, 1),
         draft("alice", {"draft": 1}),
         engine_changed(5, draining=True),
+        executor_changed("gpu-1", "draining", slots=4, labels=("gpu", "big"), jobs=("job", "other")),
     ]
 
 
@@ -192,3 +196,7 @@ def freed(handle: str, run: str) -> HandleChanged:
 
 def engine_changed(max_concurrent: int, *, draining: bool = False) -> EngineChanged:
     return EngineChanged(seq=0, at=0, by="test", max_concurrent=max_concurrent, draining=draining)
+
+
+def executor_changed(executor: str, status: str = "attached", **fields: Any) -> ExecutorChanged:
+    return ExecutorChanged(seq=0, at=0, by="engine", executor=executor, status=status, **fields)

@@ -6,11 +6,14 @@ from itertools import chain, product
 
 import pytest
 
+from greenroom.actors.engine.recovery import projection_of
 from greenroom.errors import Conflict
 from greenroom.persistence.failures import StoreBroken
 from greenroom.persistence.store import (
     AnswersSpent,
     Checkpoint,
+    DeletionDone,
+    DeletionOwed,
     FileFinished,
     FileGivenUp,
     FilesDoomed,
@@ -25,8 +28,11 @@ from greenroom.persistence.store import (
     Terms,
     WakesAt,
 )
-from greenroom.protocol.events import InterruptClosed, InterruptOpened, RunProgress
+from greenroom.protocol.events import InterruptClosed, InterruptOpened, RunChanged, RunProgress
+from greenroom.protocol.executors import JobTerms
+from greenroom.protocol.fold import Projection
 from greenroom.protocol.patterns import Within, patterns
+from greenroom.protocol.records import ExecutorState
 from greenroom.protocol.states import Status
 
 from .conftest import Place
@@ -37,6 +43,7 @@ from .story import (
     draft,
     engine_changed,
     every_kind,
+    executor_changed,
     freed,
     lane_changed,
     life,
@@ -89,6 +96,9 @@ async def test_a_pending_run_is_read_back_with_all_its_data(place: Place) -> Non
         parent="r0",
         ancestors=("a", "b"),
         front=True,
+        announced=JobTerms(
+            name="job", params={"type": "object"}, resumable=True, run_timeout=None, grace=2.5, needs=("gpu",)
+        ),
     )
     async with opened(place) as story:
         first = await story.tell(*every_kind("r1"), terms={"r1": terms})
@@ -113,6 +123,8 @@ async def test_a_pending_run_is_read_back_with_all_its_data(place: Place) -> Non
         files=["a/b.jpg"],
     )
     assert stored.requests == [StoredRequest("once", "r1", "f" * 32, None)]
+    assert (pending.record.executor, pending.record.fence) == ("gpu-1", 4)
+    assert stored.executors == {"gpu-1": ExecutorState("draining", 4, ("gpu", "big"), ("job", "other"))}
     assert stored.lanes == {"uploads": (2, 1)}
     assert stored.drafts == {"alice": {"draft": 1}}
     assert (stored.max_concurrent, stored.draining, stored.last_place) == (5, True, 7)
@@ -128,6 +140,79 @@ async def test_taken_messages_and_given_up_files_are_removed(place: Place) -> No
     [pending] = (await store.open("", 1, NOW)).pending
     assert (pending.messages, pending.files) == ([], ["b"])
     await store.close()
+
+
+async def test_a_file_is_kept_for_each_data_folder_that_contains_it(place: Place) -> None:
+    long = "ünïcödé 漢字 " * 20
+    async with opened(place) as story:
+        await story.tell(
+            created("r1"),
+            memos=[
+                FileFinished("r1", "a", "there"),
+                FileFinished("r1", "a"),
+                FileFinished("r1", "b", "there"),
+                FileFinished("r1", "c", long),
+            ],
+        )
+        await story.tell(memos=[FileFinished("r1", "a", "there"), FileGivenUp("r1", "b", "there")])
+        await story.tell(memos=[FileGivenUp("r1", "c")])
+    store = place.store()
+    [pending] = (await store.open("", 1, NOW)).pending
+    assert (pending.files, pending.foreign_files) == (["a"], {"there": ["a"], long: ["c"]})
+    await store.close()
+
+
+async def test_files_to_delete_elsewhere_are_kept_until_they_are_deleted(place: Place) -> None:
+    text = "ünïcödé 漢字 " * 20
+    owed = [
+        DeletionOwed("f1", text, "r1", ("a", text)),
+        DeletionOwed("f1", "alice", "r2", ()),
+        DeletionOwed("f2", "alice", "r1", ("b",)),
+    ]
+    async with opened(place) as story:
+        await story.tell(*life("r1"), memos=[owed[2], DeletionOwed("f1", "alice", "r1", ()), owed[0]])
+        await story.tell(memos=[owed[1], DeletionOwed("f3", "alice", "r1", ("c",))])
+        await story.tell(memos=[DeletionDone("f3", "r1"), DeletionDone("f3", "unknown")])
+    async with opened(place) as again:
+        assert again.stored.deletions == owed
+        assert await again.store.prune(Retention(keep_runs=0), NOW + 10 * DAY, 100) == 1
+    async with opened(place) as again:
+        assert again.stored.deletions == owed, "the files still exist"
+        await again.tell(memos=[DeletionDone("f1", "r1"), owed[0], DeletionDone("f1", "r1")])
+        await again.tell(memos=[DeletionDone("f1", "r2")])
+    async with opened(place) as again:
+        assert again.stored.deletions == [owed[2]]
+
+
+async def test_executors_are_kept_until_they_are_gone(place: Place) -> None:
+    long = "ünïcödé 漢字 " * 20
+    async with opened(place) as story:
+        await story.tell(executor_changed(long, jobs=(long,)), executor_changed("b", slots=2))
+        await story.tell(executor_changed("c"), executor_changed("c", "gone"), executor_changed("a"))
+        await story.tell(executor_changed("a", "gone"))
+        await story.tell(executor_changed("b", "disconnected", slots=3, ttl=2.5, start="p1"))
+        await story.tell(executor_changed("a", labels=("gpu",)), executor_changed("unknown", "gone"))
+    async with opened(place) as again:
+        assert list(again.stored.executors.items()) == [
+            ("a", ExecutorState("attached", None, ("gpu",), ())),
+            ("b", ExecutorState("disconnected", 3, (), (), 2.5, "p1")),
+            (long, ExecutorState("attached", None, (), (long,))),
+        ]
+
+
+async def test_a_restored_projection_has_the_executors_and_runs_of_the_one_before(place: Place) -> None:
+    before = Projection("0123456789abcdef", max_concurrent=3)
+    async with opened(place) as story:
+        first = created("r2", place=8)
+        await story.tell(*every_kind("r1"), executor_changed("gpu-2", slots=1), first)
+        await story.tell(RunChanged(**of("r2"), waiting_for="executor"), executor_changed("gpu-1", "gone"))
+        for event in story.events:
+            before.apply(event)
+    async with opened(place) as again:
+        restored = projection_of(again.stored).snapshot()
+        assert restored == before.snapshot()
+        assert list(restored.executors) == ["gpu-2"]
+        assert restored.runs["r2"].waiting_for == "executor"
 
 
 async def test_a_file_can_be_finished_given_up_and_finished_again_in_one_batch(place: Place) -> None:
@@ -630,7 +715,7 @@ async def test_ended_runs_beyond_a_number_are_deleted_oldest_first_in_small_step
         assert await story.store.run("r0") is None
         assert await story.store.history("r0") == []
         assert len(await story.store.history("r9")) == 3
-        assert len(await story.store.history("a")) == 9
+        assert len(await story.store.history("a")) == 10
     store = place.store()
     stored = await store.open("", 1, NOW)
     assert [run.id for run in stored.ended] == ["r7", "r8", "r9"]

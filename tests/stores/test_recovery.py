@@ -1084,13 +1084,13 @@ async def test_a_request_id_is_known_after_a_restart_while_the_run_is_pending_an
         again = await engine.submit("wait", handle="h", request_id="once")
         assert (again.id, again.joined) == (run.id, True)
         assert (await engine.submit("wait", handle="h", request_id="joined")).id == run.id
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             assert await again.result() == "done for h"
     async with lives.clean(bodies.jobs) as engine:
         for request in ("once", "joined"):
             again = await engine.submit("wait", handle="h", request_id=request)
             assert again.id == run.id
-            with trio.fail_after(5):
+            with trio.fail_after(30):
                 assert await again.result() == "done for h"
         with pytest.raises(Conflict):
             await engine.submit("wait", handle="other", request_id="once")

@@ -20,6 +20,8 @@ from greenroom.persistence.flows import FlowRow, FlowState, NodeRun, VersionRow,
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.persistence.store import (
     Checkpoint,
+    DeletionDone,
+    DeletionOwed,
     FileFinished,
     FileGivenUp,
     FilesDoomed,
@@ -31,7 +33,7 @@ from greenroom.protocol.events import InterruptClosed, InterruptOpened, NodeRan,
 from greenroom.protocol.states import Status
 
 from .conftest import Place
-from .story import NOW, Story, begin, created, draft, lane_changed, moved, of
+from .story import NOW, Story, begin, created, draft, executor_changed, lane_changed, moved, of
 
 SLACK = 8
 """A few more are allowed: very large batches are split into several statements or packets."""
@@ -146,6 +148,15 @@ async def _remember(story: Story, ids: list[str]) -> None:
     )
 
 
+async def _attach(story: Story, ids: list[str]) -> None:
+    await story.tell(
+        *(executor_changed(id) for id in ids),
+        *(executor_changed(f"another {id}", "gone") for id in ids),
+        memos=[DeletionOwed("folder", id, id, ()) for id in ids]
+        + [DeletionDone("another folder", id) for id in ids],
+    )
+
+
 async def _walk(story: Story, ids: list[str]) -> None:
     ran = {"node": "a", "visit": 1, "attempt": 1, "started_at": NOW}
     memos = [
@@ -175,7 +186,7 @@ async def _end(story: Story, ids: list[str]) -> None:
     )
 
 
-STEPS: list[Do] = [_create, _start, _ask, _answer, _remember, _walk, _publish, _end]
+STEPS: list[Do] = [_create, _start, _ask, _answer, _remember, _attach, _walk, _publish, _end]
 
 
 async def test_a_commit_takes_as_many_round_trips_for_a_thousand_runs_as_for_ten(server_place: Place) -> None:

@@ -1,7 +1,7 @@
 """A store of an older Greenroom: its tables are upgraded to this version, and its runs continue.
 
 `version_1.sql` is such a store of an engine of schema version 1: one ended run, one suspended run, and one
-queued run. `version_3.sql` is the same store with the tables of version 3.
+queued run. `version_3.sql` and `version_4.sql` are the same store with the tables of those versions.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from greenroom.persistence.flows import FlowRow, FlowRunQuery, FlowState, Stored
 from greenroom.persistence.migrating import check, current, differences, upgrade
 from greenroom.persistence.migrations import v1_initial
 from greenroom.persistence.sqlstore import SqlStore
-from greenroom.persistence.store import StoredRequest
+from greenroom.persistence.store import DeletionOwed, FileFinished, FileGivenUp, StoredRequest
 from greenroom.protocol.states import Status
 from tests.servers import Server
 
-from .story import NOW, Story, created, life, moved
+from .story import NOW, Story, created, executor_changed, life, moved
 
 VERSION_1 = Path(__file__).with_name("version_1.sql").read_text(encoding="utf-8")
-VERSION_3 = Path(__file__).with_name("version_3.sql").read_text(encoding="utf-8")
-NEW_TABLES = {"flows", "flow_versions", "flow_runs", "node_runs", "workers", "deaths", "leases"}
+NEW_TABLES = {
+    *("flows", "flow_versions", "flow_runs", "node_runs", "workers"),
+    *("deaths", "leases"),
+    *("executors", "deletions"),
+}
 
 
 @pytest.fixture
@@ -47,12 +50,12 @@ def server(request: pytest.FixtureRequest) -> Server:
     return server
 
 
-@pytest.fixture
-def file_3(tmp_path: Path) -> Path:
-    """A SQLite file of version 3."""
-    file = tmp_path / "store_3.db"
+def later_file(version: int, folder: Path) -> Path:
+    """Make a SQLite file of version 3 or 4."""
+    script = Path(__file__).with_name(f"version_{version}.sql").read_text(encoding="utf-8")
+    file = folder / f"store_{version}.db"
     with closing(sqlite3.connect(file)) as connection:
-        connection.executescript(VERSION_3)
+        connection.executescript(script)
     return file
 
 
@@ -75,16 +78,23 @@ async def it_goes_on(url: str) -> None:
     suspended, queued = stored.pending
     assert (suspended.record.id, suspended.record.status) == ("r1", Status.SUSPENDED)
     assert (suspended.wakes_at, suspended.files) == (NOW + 60.5, ["c.txt"])
+    assert (suspended.foreign_files, suspended.record.executor, suspended.record.fence) == ({}, None, None)
+    assert (suspended.record.needs, suspended.terms.announced) == ((), None)
     assert suspended.messages == [(10, {"text": "hello"})]
     assert sorted(interrupt.id for interrupt in suspended.interrupts) == ["r1.1", "r1.2"]
     assert (queued.record.handle, queued.record.params) == ("Ünïcödé 漢字", [True, None, 0.5])
     assert stored.requests == [StoredRequest("once", "r1", "f" * 32, None)]
     assert (stored.flows, stored.versions, stored.workers) == ([], [], [])
+    assert (stored.executors, stored.deletions) == ({}, [])
 
     story = Story(store, stored)
     await story.tell(*life("r3", place=9), moved(story.runs["r2"], Status.RUNNING, attempt=1))
     flow, walk = FlowRow("f1", "flow", "", NOW), FlowState("r4", "v1", "{}", 0)
     await story.tell(created("r4", place=10), memos=[flow, walk])
+    owed = DeletionOwed("elsewhere", "alice", "r0", ("a.txt",))
+    await story.tell(
+        executor_changed("gpu-1"), memos=[FileFinished("r1", "c.txt"), FileGivenUp("r1", "c.txt"), owed]
+    )
     await store.close()
 
     store = SqlStore(url)
@@ -92,6 +102,7 @@ async def it_goes_on(url: str) -> None:
     assert [run.record for run in stored.pending] == [story.runs[id] for id in ("r1", "r2", "r4")]
     assert [run.id for run in stored.ended] == ["r0", "r3"]
     assert stored.flows == [flow]
+    assert (list(stored.executors), stored.deletions, stored.pending[0].files) == (["gpu-1"], [owed], [])
     assert await store.flow("r4") == StoredFlow(walk, [], [])
     assert [run.id for run, _ in (await store.flow_runs(FlowRunQuery())).runs] == ["r4"]
     assert len(await store.history("r1")) == 10
@@ -104,14 +115,17 @@ async def test_a_file_of_version_1_is_upgraded_when_it_is_opened(file: Path) -> 
     assert tables_of(file) == (set(v1_initial.tables.tables) | NEW_TABLES, schema.SCHEMA_VERSION)
 
 
-async def test_a_file_of_version_3_is_upgraded_when_it_is_opened(file_3: Path) -> None:
-    assert tables_of(file_3)[1] == 3
-    await it_goes_on(f"sqlite:///{file_3}")
-    assert tables_of(file_3) == (set(v1_initial.tables.tables) | NEW_TABLES, schema.SCHEMA_VERSION)
+@pytest.mark.parametrize("version", [3, 4])
+async def test_a_file_of_a_later_version_is_upgraded_when_it_is_opened(version: int, tmp_path: Path) -> None:
+    file = later_file(version, tmp_path)
+    assert tables_of(file)[1] == version
+    await it_goes_on(f"sqlite:///{file}")
+    assert tables_of(file) == (set(v1_initial.tables.tables) | NEW_TABLES, schema.SCHEMA_VERSION)
 
 
-async def test_a_migrated_file_has_the_schema_of_a_new_one(file: Path, file_3: Path, tmp_path: Path) -> None:
-    for path in (file, file_3, tmp_path / "new.db"):
+async def test_a_migrated_file_has_the_schema_of_a_new_one(file: Path, tmp_path: Path) -> None:
+    migrated = [file, later_file(3, tmp_path), later_file(4, tmp_path)]
+    for path in (*migrated, tmp_path / "new.db"):
         store = SqlStore(f"sqlite:///{path}")
         await store.open("", 1, NOW)
         await store.close()
@@ -125,7 +139,8 @@ async def test_a_migrated_file_has_the_schema_of_a_new_one(file: Path, file_3: P
             columns = [connection.execute(f"PRAGMA table_info({name})").fetchall() for name in tables]
             return [schema_rows, columns]
 
-    assert definitions(file) == definitions(file_3) == definitions(tmp_path / "new.db")
+    new = definitions(tmp_path / "new.db")
+    assert [definitions(path) for path in migrated] == [new] * len(migrated)
 
 
 async def test_a_file_that_cannot_be_migrated_stays_unchanged(file: Path) -> None:
@@ -215,6 +230,9 @@ async def test_an_interrupted_migration_of_a_server_is_completed_by_the_next_one
     def half(connection: Connection) -> None:
         schema.flows.create(connection)
         schema.flow_versions.create(connection)
+        schema.executors.create(connection)
+        kind = "VARBINARY(1024)" if server.kind == "mysql" else "VARCHAR(256)"
+        connection.exec_driver_sql(f"ALTER TABLE files ADD COLUMN folder {kind} DEFAULT '' NOT NULL")
         index = "DROP INDEX flow_versions_by_number"
         connection.exec_driver_sql(index + " ON flow_versions" * (server.kind == "mysql"))
 

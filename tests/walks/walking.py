@@ -19,7 +19,7 @@ import msgspec
 import trio
 
 from greenroom.actors.jobs import Job
-from greenroom.actors.run.context import Services
+from greenroom.actors.run.services import Services
 from greenroom.persistence.store import Terms
 from greenroom.protocol.events import EventBase
 from greenroom.protocol.fold import Projection

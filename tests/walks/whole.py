@@ -20,9 +20,10 @@ from greenroom.actors.journal.change import Change
 from greenroom.actors.journal.committer import Write, Written
 from greenroom.actors.journal.machine import JournalMachine
 from greenroom.actors.messages import OnConflict, Stop, Submit
-from greenroom.actors.run.context import Services
-from greenroom.actors.run.execution import BodyEnded, Execution, LiveBodies, Returned, Stopped
+from greenroom.actors.run.body_messages import Returned, Stopped
+from greenroom.actors.run.execution import LiveBodies, LocalExecution
 from greenroom.actors.run.machine import DeadlineReached, RunMachine
+from greenroom.actors.run.services import Services
 from greenroom.actors.scheduling.supervisor import SupervisorMachine
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.store import Batch, Checkpoint
@@ -30,7 +31,7 @@ from greenroom.protocol.errors import GreenroomError
 from greenroom.protocol.states import ENDED
 from greenroom.simulation.rules.rules import Rules
 
-from ..machines.driving import WALL, Files
+from ..machines.driving import WALL, Entry, Files
 from ..machines.making import job, jobs, submission
 
 LIMIT = 2
@@ -217,9 +218,9 @@ class Whole:
             return
         self.begun.add(name)
         self.live.begin(execution)
-        self.log.append(f"{name} begins attempt {execution.body.attempt}")
-        body, params = execution.body, execution.body.submission.params
-        begun = Begun(name, body.handle, body.attempt, body.kind, params, body.checkpoint)
+        self.log.append(f"{name} begins attempt {execution.attempt}")
+        body, params = execution.body, execution.body.order.params
+        begun = Begun(name, body.order.handle, body.attempt, body.order.kind, params, body.checkpoint)
         self.rules.observations.begins(begun)
 
     def _do_return(self, name: str) -> None:
@@ -232,7 +233,7 @@ class Whole:
             self.begun.remove(name)
             self.log.append(f"{name} ends")
             self.rules.observations.ends(name)
-        execution.body.tell_actor(BodyEnded(outcome))
+        execution.body.host.ended(outcome)
 
     def _do_deed(self, name: str) -> None:
         self.deeds[name].pop(0)(self)
@@ -252,10 +253,10 @@ class Whole:
 
     def _open(self) -> None:
         stored = finish(self._store.open("e", LIMIT, WALL + self.now))
-        self.rules.opened(stored, lambda name: job(name))
+        self.rules.opened(stored, lambda name, announced: job(name))
         self.channels: dict[tuple[str, str], list[Any]] = {}
         self.runs: dict[str, RunMachine] = {}
-        self.bodies: dict[str, Execution] = {}
+        self.bodies: dict[str, LocalExecution] = {}
         self.live = LiveBodies()
         self.committing: Any = None
         self.durable = False
@@ -266,7 +267,7 @@ class Whole:
         self.journal.begin(projection_of(stored))
         for event in restart_events(stored, LIMIT, {}):
             self.tell("journal", "", Change((event,)))
-        self.supervisor = SupervisorMachine(100, lambda message: self.tell("supervisor", "", message))
+        self.supervisor = SupervisorMachine(100, lambda message: self.tell("supervisor", "", message), jobs)
         order = self.supervisor.order
         order.limit = LIMIT
         order.generations = {lane: number for lane, (_, number) in stored.lanes.items() if number}
@@ -283,7 +284,8 @@ class Whole:
                 return False
             anything = cast(Any, self)
             files = cast(Any, Files())
-            services = Services(anything, anything, files, lambda: WALL + self.now, anything, anything)
+            entry = cast(Any, Entry())
+            services = Services(entry, anything, files, lambda: WALL + self.now, anything, anything, anything)
             self.runs[name] = RunMachine(made, services, self.live, _raise, self.now)
             if self.stop is not None:
                 self.tell("run", name, self.stop)
@@ -297,9 +299,9 @@ class Whole:
     def _carry_out(self, machine: Any) -> None:
         machine.effects.carry_out(self, self.helpers.append, self._start_body)
 
-    def _start_body(self, execution: Execution) -> None:
+    def _start_body(self, execution: LocalExecution) -> None:
         self.live.add(execution)
-        self.bodies[execution.body.id] = execution
+        self.bodies[execution.id] = execution
 
     def _taken(self, kind: str, name: str) -> list[Any]:
         return self.channels.pop((kind, name))

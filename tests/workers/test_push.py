@@ -20,7 +20,7 @@ from greenroom.actors.workers.states import WorkFailed
 from tests.support import open_engine
 from tests.workers.support import Handler, dispatch_of, read_request, response, serving, work
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @asynccontextmanager
@@ -99,8 +99,8 @@ async def test_a_worker_that_never_responds_is_a_timeout_and_its_connection_is_c
         hung_up.set()
 
     async with called(worker) as (dispatch, _):
-        with pytest.raises(WorkFailed, match=r"no response within 0\.1 s") as failed:
-            await dispatch.push(work(timeout=0.1))
+        with pytest.raises(WorkFailed, match=r"no response within 1 s") as failed:
+            await dispatch.push(work(timeout=1))
         assert failed.value.code == "timeout"
         await hung_up.wait()
 
@@ -137,7 +137,7 @@ async def test_a_cancelled_call_closes_its_connection_immediately():
         nursery.start_soon(dispatch.push, work())
         await began.wait()
         nursery.cancel_scope.cancel()
-        with trio.CancelScope(shield=True), trio.fail_after(5):
+        with trio.CancelScope(shield=True), trio.fail_after(30):
             await hung_up.wait()
 
 
@@ -326,7 +326,7 @@ async def test_calls_that_fail_or_are_cancelled_leave_the_pool_as_it_was():
             for number in range(300):  # three times the limit of connections
                 nursery.start_soon(call, "hang" if number % 2 else "drop")
         for _ in range(5):
-            assert (await dispatch.push(work(timeout=5))).result == 1
+            assert (await dispatch.push(work(timeout=30))).result == 1
 
 
 async def test_proxies_of_the_environment_are_not_used(monkeypatch):
@@ -370,7 +370,7 @@ async def test_an_engine_closes_its_connections_at_its_end():
         push = HttpPush()
         assert await push.post(f"{url}/exec/sum", b"{}", {}) == (200, b'{"result": 1}')
         await push.aclose()
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             await hung_up.wait()
 
 

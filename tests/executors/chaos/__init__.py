@@ -1,0 +1,1 @@
+"""Executors that are killed, stopped, cut off and replaced, with real processes."""
