@@ -8,5 +8,6 @@ SHORT = ["kill_executor", "stop_executor_beyond_ttl", "kill_engine", "close_shor
 
 
 async def test_all_runs_survive_a_few_rounds(tmp_path: Path):
-    counts = await play(tmp_path, len(SHORT), ttl=2.0, seed="short", only=SHORT)
+    # A busy machine can take seconds to connect an executor again, which must not look like a lost one.
+    counts = await play(tmp_path, len(SHORT), ttl=6.0, seed="short", only=SHORT)
     assert counts["faults"] == dict.fromkeys(SHORT, 1)
