@@ -39,7 +39,7 @@ from .flow.commands import (
     StartFlow,
 )
 from .flow.records import FlowRow, FlowTask, NodeRun, QueueItem, VersionRow, WorkerState
-from .records import ExecutorInfo, RunRecord, Snapshot
+from .records import ClusterInfo, ExecutorInfo, RunRecord, Snapshot
 from .submission import SubmitCommand
 
 # Runs.
@@ -218,6 +218,14 @@ class DrainExecutor(CommandBase, frozen=True, kw_only=True, tag="drain_executor"
     executor_id: str
 
 
+class GetCluster(CommandBase, frozen=True, kw_only=True, tag="get_cluster"):
+    """Get the nodes of the cluster, and which of them leads."""
+
+
+class StepDown(CommandBase, frozen=True, kw_only=True, tag="step_down"):
+    """Let the leader of the cluster hand the leadership to the follower that has the most events."""
+
+
 class Auth(
     msgspec.Struct,
     frozen=True,
@@ -259,6 +267,8 @@ Command = (
     | Resume
     | ListExecutors
     | DrainExecutor
+    | GetCluster
+    | StepDown
     | Signal
     | CreateFlow
     | PublishFlow
@@ -305,7 +315,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     The fields for commands of runs: `run_id` and `joined` (submit, start_flow); `run` (cancel, wait,
     get_run); `ended` (wait); `runs` (list_runs); `events` and `next` (history); `snapshot` (snapshot);
     `outcome` (inject: `accepted`; answer: `resolved`, `not_found`, `already_resolved`); `count` (clear_lane,
-    clear_handle); `released` (release_handle); `executors` (list_executors).
+    clear_handle); `released` (release_handle); `executors` (list_executors); `cluster` (get_cluster).
 
     Flows: `flow` (create_flow); `version` (publish_flow, add_flow_version, get_flow_version); `errors` and
     `warnings` (check_flow); `flows` and `total` (list_flows); `versions` (list_flow_versions); `task`
@@ -330,6 +340,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     count: int | None = None
     released: bool | None = None
     executors: list[ExecutorInfo] | None = None
+    cluster: ClusterInfo | None = None
     flow: FlowRow | None = None
     version: VersionRow | None = None
     errors: list[str] | None = None

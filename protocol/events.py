@@ -235,6 +235,23 @@ class ExecutorChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="execu
         return ExecutorState(self.status, self.slots, self.labels, self.jobs, self.ttl, self.start)
 
 
+class NodeChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="node_changed"):
+    """A node of the cluster has `joined` its leader, or `left`."""
+
+    node: str
+    status: str
+    address: str
+    version: str = ""
+
+
+class LeaderChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="leader_changed"):
+    """A node leads the cluster from here on. Its `term` is higher than any before."""
+
+    node: str
+    address: str
+    term: int
+
+
 Event = (
     RunStateChanged
     | RunChanged
@@ -253,6 +270,8 @@ Event = (
     | FlowChanged
     | NodeWorkerChanged
     | ExecutorChanged
+    | NodeChanged
+    | LeaderChanged
 )
 
 

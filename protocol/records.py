@@ -120,6 +120,37 @@ class ExecutorInfo(msgspec.Struct, frozen=True, gc=False):
     start: str = ""
 
 
+class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A node of a cluster. Its `role` is `leader`, `follower`, `looking` for a leader, or `unknown` while no
+    leader is known. `seq` is the last event that it has, and `lag` the age of its state in seconds; both are
+    0 if they are not known."""
+
+    id: str
+    address: str
+    role: str
+    version: str = ""
+    seq: int = 0
+    lag: float = 0.0
+
+
+class LeaderInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The leader: its node, its address, and the term of its lease."""
+
+    id: str
+    address: str
+    term: int
+
+
+class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A cluster as one node, `node`, knows it. `leader` is null while none is known. Only the leader knows
+    all followers."""
+
+    node: str
+    role: str
+    leader: LeaderInfo | None
+    nodes: list[NodeInfo]
+
+
 class LaneCounts(msgspec.Struct, frozen=True, gc=False):
     """The counts of a lane: slots in use, and runs queued in it."""
 

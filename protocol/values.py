@@ -77,7 +77,7 @@ def json_value(value: object, where: str, max_bytes: int | None) -> Any:
     if max_bytes is not None and not _surely_fits(plain, max_bytes):
         size = len(_encode(plain))
         if size > max_bytes:
-            raise _too_large(where, str(size), size, max_bytes)
+            raise too_large(where, str(size), size, max_bytes)
     return plain
 
 
@@ -108,7 +108,8 @@ def _surely_fits(plain: Any, max_bytes: int) -> bool:
     return not plain and max_bytes >= 2
 
 
-def _too_large(where: str, amount: str, size: int, limit: int) -> TooLarge:
+def too_large(where: str, amount: str, size: int, limit: int) -> TooLarge:
+    """Return the error for a value of `size` bytes; `amount` is the size as text."""
     return TooLarge(
         f"{where}: too large: {amount} bytes as JSON, at most {limit} are allowed; store it in a file",
         path=where,
@@ -220,7 +221,7 @@ class _Copier:
             )
         self.met += parts
         if self.limit is not None and self.met > self.limit:
-            raise _too_large(self.where, f"at least {self.met}", self.met, self.limit)
+            raise too_large(self.where, f"at least {self.met}", self.met, self.limit)
 
     def _unfit(self, why: str) -> Invalid:
         path = self.where
