@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from typing import Any
 
-from .addresses import Address
+from .addresses import Address, Kind
 from .drivers import CONNECT_TIMEOUT, connect, fileno
 from .failures import StoreDown, classify, failure, in_use
 from .timelimits import TimeLimit
@@ -111,11 +111,7 @@ class ServerLock:
         """Make a call that waits for the server fail immediately. Can be called from another thread."""
         connection = self._connection
         if connection is not None:
-            with (
-                suppress(Exception),
-                self._dialect.duplicate_socket(connection) as opened,
-            ):  # it may just be closing
-                opened.shutdown(socket.SHUT_RDWR)
+            shut_down(self._addresses[0].kind, connection)
 
     def release(self) -> None:
         """Release the lock explicitly, which is faster than by closing the connection."""
@@ -142,6 +138,15 @@ class ServerLock:
 
 Holder = tuple[int | None, str]
 """The server's id of a session, if known, and a description of the session."""
+
+
+def shut_down(kind: Kind, connection: Any) -> None:
+    """Make a call on this connection fail immediately, from another thread."""
+    with (
+        suppress(Exception),  # it may just be closing
+        socket.socket(fileno=os.dup(fileno(kind, connection))) as opened,
+    ):
+        opened.shutdown(socket.SHUT_RDWR)
 
 
 class _PostgresqlLock:
@@ -190,9 +195,6 @@ class _PostgresqlLock:
     def session(self, connection: Any) -> int:
         return int(connection.info.backend_pid)
 
-    def duplicate_socket(self, connection: Any) -> socket.socket:
-        return socket.socket(fileno=os.dup(connection.pgconn.socket))
-
     @staticmethod
     def _key(connection: Any) -> int:
         [schema] = connection.execute("SELECT current_schema()").fetchone()
@@ -237,9 +239,6 @@ class _MysqlLock:
 
     def session(self, connection: Any) -> int:
         return int(connection.thread_id())
-
-    def duplicate_socket(self, connection: Any) -> socket.socket:
-        return socket.socket(fileno=os.dup(connection._sock.fileno()))
 
     @staticmethod
     def _name(cursor: Any) -> str:

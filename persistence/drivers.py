@@ -9,6 +9,7 @@ Everything here blocks: `persistence/database.py` and `persistence/locks.py` cal
 
 from __future__ import annotations
 
+import math
 import socket
 import sqlite3
 from collections.abc import Sequence
@@ -44,19 +45,14 @@ BEGIN: dict[tuple[Kind, bool], tuple[str, ...]] = {
 }
 """The statements that begin a transaction, by kind and by whether it is read-only."""
 
-_IDLE_IN_TRANSACTION = 60
+IDLE_IN_TRANSACTION = 60.0
 """Seconds after which a server ends a transaction whose client was cut off, and releases its row locks."""
 
 # A dead peer is detected within a minute, also while waiting for its answer.
 _KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
 # The same on the server's side, or a lost connection would keep its locks there for hours.
-_SETTINGS = "; ".join(
-    [
-        f"SET idle_in_transaction_session_timeout = '{_IDLE_IN_TRANSACTION}s'",
-        *(f"SET tcp_{name} = {value}" for name, value in _KEEPALIVE.items()),
-    ]
-)
+_SETTINGS = "; ".join(f"SET tcp_{name} = {value}" for name, value in _KEEPALIVE.items())
 
 
 def driver(kind: Kind) -> ModuleType:
@@ -67,10 +63,13 @@ def driver(kind: Kind) -> ModuleType:
         raise missing_driver(kind, error) from error
 
 
-def connect(addresses: Sequence[Address], *, name: str | None = None) -> Any:
+def connect(
+    addresses: Sequence[Address], *, name: str | None = None, idle: float = IDLE_IN_TRANSACTION
+) -> Any:
     """Connect to the first address that accepts a connection, in this order. No transaction has begun.
 
-    `name` is the application name that the server shows, instead of the address's.
+    `name` is the application name that the server shows, instead of the address's. The server ends a
+    transaction after `idle` seconds without a statement (MySQL and MariaDB: every session).
     """
     [kind] = {address.kind for address in addresses}
     module = driver(kind)
@@ -80,7 +79,7 @@ def connect(addresses: Sequence[Address], *, name: str | None = None) -> Any:
     refusals: list[Refusal] = []
     for address in addresses:
         try:
-            return connect_one(module, address, name)
+            return connect_one(module, address, name, idle)
         except Exception as error:
             refusals.append(Refusal(address, error))
     raise NoAddressAnswers(refusals)
@@ -96,6 +95,14 @@ def call_timeout(address: Address) -> float:
 def fileno(kind: Kind, connection: Any) -> int:
     """Return the file descriptor of the socket of a connection to a server."""
     return int(connection.fileno() if kind == "postgresql" else connection._sock.fileno())
+
+
+def autocommit(kind: Kind, connection: Any) -> None:
+    """Make each statement of a connection to a server a transaction of its own."""
+    if kind == "postgresql":
+        connection.autocommit = True
+    else:
+        connection.autocommit(True)
 
 
 def refuse_a_failed_transaction(kind: Kind, connection: Any) -> None:
@@ -130,7 +137,7 @@ def _connect_sqlite(address: Address) -> sqlite3.Connection:
     return connection
 
 
-def _connect_postgresql(psycopg: Any, address: Address, name: str | None) -> Any:
+def _connect_postgresql(psycopg: Any, address: Address, name: str | None, idle: float) -> Any:
     given = address.parameters
     verified = "verify-full" if "ssl_ca" in given else "require" if "ssl_cert" in given else None
     timeout = given.get("command_timeout")
@@ -154,7 +161,8 @@ def _connect_postgresql(psycopg: Any, address: Address, name: str | None) -> Any
     with TimeLimit(CONNECT_TIMEOUT) as limit:
         limit.start(connection.fileno())
         try:
-            connection.execute(_SETTINGS)
+            limit_idle = f"SET idle_in_transaction_session_timeout = '{math.ceil(idle * 1000)}ms'"
+            connection.execute(f"{limit_idle}; {_SETTINGS}")
             connection.commit()
         except BaseException:
             connection.close()
@@ -162,7 +170,7 @@ def _connect_postgresql(psycopg: Any, address: Address, name: str | None) -> Any
     return connection
 
 
-def _connect_mysql(pymysql: Any, address: Address, name: str | None) -> Any:
+def _connect_mysql(pymysql: Any, address: Address, name: str | None, idle: float) -> Any:
     given = address.parameters
     verify = True if "ssl_ca" in given else None
     connection = pymysql.connect(
@@ -194,7 +202,7 @@ def _connect_mysql(pymysql: Any, address: Address, name: str | None) -> Any:
                 # No gap locks, which cause deadlocks: consistent reads use a read-only transaction.
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
                 # Ends the sessions of a process that was cut off; the pool replaces idle connections.
-                cursor.execute(f"SET SESSION wait_timeout = {_IDLE_IN_TRANSACTION}")
+                cursor.execute(f"SET SESSION wait_timeout = {math.ceil(idle)}")
         except Exception as error:
             opened.close()
             if limit.exceeded:

@@ -38,7 +38,10 @@ _NOW: dict[Kind, str] = {
 _ENSURE: dict[Kind, str] = {
     "sqlite": "INSERT OR IGNORE INTO leases (name, term, expires_at) VALUES (?, 0, 0)",
     "postgresql": "INSERT INTO leases (name, term, expires_at) VALUES (?, 0, 0) ON CONFLICT DO NOTHING",
-    "mysql": "INSERT IGNORE INTO leases (name, term, expires_at) VALUES (?, 0, 0)",
+    # Locks an existing row exclusively. INSERT IGNORE would share the lock, and two callers that then lock
+    # the row to change it would deadlock.
+    "mysql": "INSERT INTO leases (name, term, expires_at) VALUES (?, 0, 0) "
+    "ON DUPLICATE KEY UPDATE name = name",
 }
 
 FENCE = "EXISTS (SELECT 1 FROM leases WHERE name = 'engine' AND term = ?)"
@@ -57,6 +60,11 @@ class Lease(msgspec.Struct, frozen=True):
     def is_held(self) -> bool:
         """Whether it has a holder and has not expired."""
         return self.holder is not None and self.left > 0
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether nobody can take it until it expires (`persistence/leases.py`)."""
+        return self.holder is None and self.left > 0
 
 
 class Leases:
@@ -85,17 +93,37 @@ class Leases:
         assert found is not None, "its row exists"
         return found
 
-    def acquire(self, cursor: Any, name: str, holder: Holder, ttl: float) -> int:
-        """Take the lease from any holder, and return its new term.
+    def acquire(
+        self,
+        cursor: Any,
+        name: str,
+        holder: Holder,
+        ttl: float,
+        address: str | None = None,
+        *,
+        term: int | None = None,
+    ) -> int:
+        """Take the lease from any holder, and return its new term: the next one, or a higher `term` that is
+        given. `address` is that of the holder.
 
         The caller has decided with a `look` in the same transaction that the lease can be taken.
         """
         now = _NOW.get(self._kind, "?")
-        sql = f"UPDATE leases SET holder = ?, term = term + 1, expires_at = {now} + ? WHERE name = ?"
-        self._execute(cursor, sql, (holder.text(), *self._now(), ttl, name))
+        to = "term + 1" if term is None else str(int(term))
+        sql = f"UPDATE leases SET holder = ?, address = ?, term = {to}, expires_at = {now} + ? WHERE name = ?"
+        self._execute(cursor, sql, (holder.text(), address, *self._now(), ttl, name))
         taken = self.read(cursor, name)
         assert taken is not None, "the row was just written"
         return taken.term
+
+    def block(self, cursor: Any, name: str, term: int, ttl: float) -> None:
+        """Let nobody hold the lease for `ttl` seconds; the next term is higher than `term`."""
+        now = _NOW.get(self._kind, "?")
+        sql = (
+            "UPDATE leases SET holder = NULL, address = NULL, term = ?, "
+            f"expires_at = {now} + ? WHERE name = ?"
+        )
+        self._execute(cursor, sql, (term, *self._now(), ttl, name))
 
     def renew(self, cursor: Any, name: str, holder: Holder, term: int, ttl: float) -> bool:
         """Renew the lease for `ttl` seconds from now; false if another holder has taken it."""

@@ -38,18 +38,21 @@ class Pace(msgspec.Struct, frozen=True):
     """How long a renewal can take."""
     cancel: float
     """From the cancel of bodies to the expiry."""
+    again: float
+    """From a failed renewal to the next one."""
     end: float
     """From the moment when bodies that still execute must end to the expiry."""
 
 
-STORE = Pace(renew=1 / 3, timeout=1 / 3, cancel=1 / 5, end=0)
+STORE = Pace(renew=1 / 3, timeout=1 / 3, again=1 / 15, cancel=1 / 5, end=0)
 """For an engine, whose commits are fenced by the store."""
 
-EXECUTOR = Pace(renew=1 / 6, timeout=1 / 6, cancel=1 / 3, end=1 / 6)
-"""For an executor: the engine counts the ttl with another clock, which can be faster."""
+EXECUTOR = Pace(renew=1 / 12, timeout=1 / 6, again=1 / 30, cancel=1 / 3, end=1 / 6)
+"""For an executor: the engine counts the ttl with another clock, which can be faster. With the default
+ttls, bodies continue when the leader of a cluster falls silent and another one takes over."""
 
 MOMENT = 1 / 15
-"""The fraction of the ttl after which a failed renewal is repeated, and which late bodies get to end."""
+"""The fraction of the ttl that late bodies get to end."""
 
 
 class Renewed(msgspec.Struct, frozen=True):
@@ -170,7 +173,7 @@ class Keeping:
             return [Do.STOP]
         if isinstance(told, Failed):
             self.why = told.why
-            self._renew_at = now + MOMENT * self.ttl
+            self._renew_at = now + self._pace.again * self.ttl
             return [Do.STOP] if told.damaged else []
         if told.ttl is not None and told.ttl != self.ttl:
             self.ttl, self.until = told.ttl, told.sent + told.ttl

@@ -23,7 +23,8 @@ from urllib.parse import quote
 import trio
 
 from .addresses import Address
-from .advisory import ServerLock
+from .advisory import ServerLock, shut_down
+from .drivers import autocommit, connect
 from .failures import StoreBroken, failure
 from .holders import Holder
 from .lease import ENGINE, Leases
@@ -119,6 +120,34 @@ class ServerConnection:
 
     def close(self) -> None:
         """Do nothing: the connection belongs to the lock."""
+
+
+class SharedConnection:
+    """A connection to a server for the lease of a cluster's leader, which has no advisory lock."""
+
+    def __init__(self, addresses: tuple[Address, ...]) -> None:
+        self._addresses = addresses
+        self._connection: Any = None
+
+    def cursor(self) -> Any:
+        if self._connection is None:
+            self._connection = connect(self._addresses, name="greenroom lease")
+            autocommit(self._addresses[0].kind, self._connection)
+        return self._connection.cursor()
+
+    def drop(self) -> None:
+        self.close()
+
+    def abort(self) -> None:
+        connection = self._connection
+        if connection is not None:
+            shut_down(self._addresses[0].kind, connection)
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):  # it can have failed already
+                connection.close()
 
 
 class Renewals:

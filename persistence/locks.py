@@ -32,12 +32,18 @@ T = TypeVar("T")
 
 
 class StoreLock:
-    """The lock of one store. Taken before the database is opened, so a second engine changes nothing."""
+    """The lock of one store. Taken before the database is opened, so a second engine changes nothing.
 
-    def __init__(self, stores: str | Iterable[str | Address], *, in_threads: bool = True) -> None:
+    The nodes of a cluster have none (`shared`): a server keeps the lock of a paused or unreachable process,
+    so it must not decide who leads.
+    """
+
+    def __init__(
+        self, stores: str | Iterable[str | Address], *, in_threads: bool = True, shared: bool = False
+    ) -> None:
         addresses = parse_addresses(stores)
         self._lock: _NoLock | _FileLock | ServerLock
-        if addresses[0].in_memory:
+        if addresses[0].in_memory or shared:
             self._lock = _NoLock()
         elif addresses[0].kind == "sqlite":
             self._lock = _FileLock(addresses[0])

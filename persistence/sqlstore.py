@@ -19,9 +19,10 @@ from sqlalchemy import Connection, select, update
 from . import schema
 from .addresses import Address
 from .database import LONG_CALL, Connect, DatabaseManager
-from .drivers import connect
+from .drivers import connect as open_connection
+from .elections import Election
 from .failures import StoreBroken
-from .lease import Wait
+from .lease import TTL, Lease, Wait
 from .locks import StoreLock
 from .pruning import prune
 from .reading import (
@@ -78,7 +79,9 @@ def _reads(
 class SqlStore:
     """A store with the addresses `stores`, primary first, and a lease of `lease_ttl` seconds (15).
 
-    `connect` and `make_lease` are for simulation.
+    `member` is the address of a node of a cluster, which the lease shows to the other nodes: one node after
+    the other then opens the store. It gets the lease there, unless it has won an `election`. `connect` and
+    `make_lease` are for simulation.
     """
 
     def __init__(
@@ -87,14 +90,25 @@ class SqlStore:
         *,
         lease_ttl: float | None = None,
         in_threads: bool = True,
-        connect: Connect = connect,
+        member: str | None = None,
+        election: Election | None = None,
+        connect: Connect | None = None,
         make_lease: Callable[..., EngineLease] = EngineLease,
     ) -> None:
+        if connect is None:
+            connect = open_connection if member is None else _connect_member(lease_ttl or TTL)
         self._database = DatabaseManager(stores, in_threads=in_threads, connect=connect)
-        self._lock = StoreLock(self._database.addresses, in_threads=in_threads)
+        self._lock = StoreLock(self._database.addresses, in_threads=in_threads, shared=member is not None)
         self._lease = make_lease(
-            self._database.addresses, self._lock, ttl=lease_ttl, in_threads=in_threads, wall_clock=time.time
+            self._database.addresses,
+            self._lock,
+            ttl=lease_ttl,
+            in_threads=in_threads,
+            wall_clock=time.time,
+            member=member,
+            election=election,
         )
+        self._is_member = member is not None
         self._epoch = ""
         self._witnesses: list[Witness] = []
         self._accepts = False
@@ -153,7 +167,8 @@ class SqlStore:
             self._lease.take(connection)
             return None
 
-        wait = await self._database.with_retry(take, limit=LONG_CALL)
+        first = partial(take, patient=not self._is_member)  # a node follows the holder instead
+        wait = await self._database.with_retry(first, limit=LONG_CALL)
         if wait is not None:
             logger.warning(
                 "the store %s is leased to %s, which may have died: waiting %.1f s for the lease to expire",
@@ -170,6 +185,21 @@ class SqlStore:
         self._epoch = stored.epoch
         await self._database.read(lambda _: self._note(stored.last_seq))
         return stored
+
+    async def open_to_read(self) -> None:
+        """Open the store only for reading, next to the engine that has it."""
+        await self._database.open()
+        await self._database.read(lambda connection: require_version(connection, self._database.name))
+
+    async def stored_epoch(self) -> str | None:
+        """Return the epoch that is in the store; `None` if no engine has opened it yet."""
+        return await self._database.read(
+            lambda connection: connection.execute(select(schema.meta.c.epoch)).scalar()
+        )
+
+    async def leased_to(self) -> Lease | None:
+        """Return the lease as it is in the store, of whichever engine."""
+        return await self._database.read(self._lease.read)
 
     def _compare(self, connection: Connection, epoch: str) -> None:
         """Raise `StoreBroken` if the store contradicts a witness. An accepted one gets a new epoch, so that
@@ -265,6 +295,12 @@ class SqlStore:
                 f"{batch.before}: another engine has written to it, or it is an outdated copy"
             )
         return bool(last_seq == batch.after) and bool(batch.events)
+
+
+def _connect_member(lease_ttl: float) -> Connect:
+    """Connections of a node. The transaction of a leader that is paused must end before its lease expires,
+    because it keeps the row locked that the next leader must update."""
+    return partial(open_connection, idle=2 / 3 * lease_ttl)
 
 
 def _first_row(epoch: str, max_concurrent: int) -> dict[str, object]:

@@ -293,6 +293,10 @@ class LeaseWatch(Protocol):
 class StoreLease(Protocol):
     """The lease that an engine holds while it has the store. Bodies execute only while it is good."""
 
+    @property
+    def term(self) -> int:
+        """Higher than that of every lease on the store before it."""
+
     def is_good(self) -> bool:
         """Whether bodies can execute now. If not, `lease_renewed` is called when they can."""
 

@@ -12,24 +12,46 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 import trio
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, text, update
 
 from ..protocol.errors import Conflict
 from . import schema
 from .addresses import Address
+from .elections import ElectedRenewals, Election
 from .failures import in_use
 from .holders import Holder, begins, ends, is_alive, this_process
 from .lease import ENGINE, TTL, Clock, Free, Lease, Leases, Refused, Wait, may_take
 from .leasekeeping import Asked, Do, Failed, Keeping, Told, now
-from .leasethread import FileConnection, LeaseConnection, LeaseThread, Renewals, ServerConnection, notify
+from .leasethread import (
+    FileConnection,
+    LeaseConnection,
+    LeaseThread,
+    Renewals,
+    Renewing,
+    ServerConnection,
+    SharedConnection,
+    notify,
+)
 from .locks import StoreLock
 from .store import LeaseWatch
+
+_SHORTEST_WAIT = 0.001
+"""So that rounding never leaves a wait that is too short to advance the clock."""
+
+_END_WRITER = """
+SELECT pg_terminate_backend(pid)
+FROM meta JOIN pg_locks ON transactionid = meta.xmax JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'transactionid' AND granted AND usename = current_user AND pid <> pg_backend_pid()
+"""
+"""Ends the transaction that has locked the row of `meta`: a commit of a previous engine, which was paused or
+cut off in the middle. The server's time limit for idle transactions does not apply within a pipeline."""
 
 
 class EngineLease:
     """The lease of the store of one engine (a `store.StoreLease`).
 
-    A simulation provides the name of the process, the check whether a holder is alive, and the connection.
+    `member` is the address of the engine's node in a cluster, for other nodes. A simulation provides the name
+    of the process, its clock, the check whether a holder is alive, and the connection.
     """
 
     def __init__(
@@ -40,22 +62,28 @@ class EngineLease:
         ttl: float | None,
         in_threads: bool,
         wall_clock: Clock,
+        member: str | None = None,
+        election: Election | None = None,
         name: Callable[[str], Holder] = this_process,
         alive: Callable[[Holder, str], bool | None] = is_alive,
         connection: LeaseConnection | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         address = addresses[0]
         alone = address.in_memory and connection is None  # no other process can open it
         self.ttl = (math.inf if alone else TTL) if ttl is None else ttl
         self.term = 0
         self._address = address
+        self._addresses = addresses
+        self._member = member
+        self._election = election
         self._lock = lock
         self._in_threads = in_threads
         self._leases = Leases(address.kind, wall_clock)
         self._name = name
         self._alive = alive
         self._given = connection
-        self._clock: Callable[[], float] = now if in_threads else trio.current_time
+        self._clock: Callable[[], float] = clock or (now if in_threads else trio.current_time)
         self._fence = ""
         self._holder: Holder | None = None
         self._keeping: Keeping | None = None
@@ -74,7 +102,8 @@ class EngineLease:
 
     def begin(self) -> None:
         """Draw a new name for the holder. The lock must be held."""
-        self._holder = self._name(self._lock.identity)
+        election = self._election
+        self._holder = self._name(self._lock.identity) if election is None else election.holder
         self._fence = ""
 
     def look(self, connection: Connection, *, patient: bool) -> Wait | None:
@@ -83,6 +112,13 @@ class EngineLease:
         Raises `Conflict` if another engine has it.
         """
         lease = self._leases.look(connection.connection.cursor(), ENGINE)
+        if self._election is not None:
+            self._check_term(lease, self._election)
+            if lease.is_held and lease.address is None and not self._is_mine(lease):
+                assert lease.holder is not None, "it is held"
+                if self._alive(lease.holder, self._lock.identity) is not False:
+                    raise refused(self._address, lease.holder, lease.left)
+            return None
         match self._may_take(lease, patient=patient):
             case Wait() as wait:
                 return wait
@@ -90,18 +126,37 @@ class EngineLease:
                 raise refused(self._address, holder, left)
         return None
 
+    def _check_term(self, lease: Lease, election: Election) -> None:
+        if lease.term >= election.term and lease.holder != election.holder:
+            raise TermRefused(
+                f"the term {election.term} of this node is not above {lease.term}, the last one of the store "
+                f"{self._address}: the leases were lost, and no node leads until they are valid again"
+            )
+
     def take(self, connection: Connection) -> None:
         """Take the lease, after a `look` in the same transaction."""
         assert self._holder is not None, "begin() was called"
+        if self._address.kind == "postgresql":
+            connection.execute(text(_END_WRITER))
         sent = self._clock()
-        self.term = self._leases.acquire(connection.connection.cursor(), ENGINE, self._holder, self.ttl)
+        self.term = self._leases.acquire(
+            connection.connection.cursor(),
+            ENGINE,
+            self._holder,
+            self.ttl,
+            self._member,
+            term=None if self._election is None else self._election.term,
+        )
         self._fence = f"{self.term}.{self._holder.id}"[:32]
         values = {"engine": self._fence, "holder": str(self._holder)}
         connection.execute(update(schema.meta).values(**values))
-        self._keeping = Keeping(self.ttl, sent)
+        self._keeping = Keeping(self.ttl, sent if self._election is None else self._election.sent)
+
+    def _is_mine(self, lease: Lease) -> bool:
+        return lease.holder is not None and self._holder is not None and lease.holder.id == self._holder.id
 
     def _may_take(self, lease: Lease, *, patient: bool) -> Free | Wait | Refused:
-        if lease.holder is not None and self._holder is not None and lease.holder.id == self._holder.id:
+        if self._is_mine(lease):
             return Free()  # already taken, in a transaction with an unknown outcome
         lock = self._lock.identity
         return may_take(lease, lambda holder: self._alive(holder, lock), patient=patient)
@@ -117,7 +172,12 @@ class EngineLease:
             self._leases, self._connection(), str(self._address), self._holder, self.term, self.ttl
         )
         if self._in_threads:
-            self._thread = LeaseThread(self._keeping, self._renewals, self._clock)
+            renewals: Renewing = self._renewals
+            if self._election is not None:
+                renewals = ElectedRenewals(
+                    self._election.renewals, self._renewals, self.ttl, self._election.sent
+                )
+            self._thread = LeaseThread(self._keeping, renewals, self._clock)
             if self._watch is not None:
                 self._thread.watch(self._watch)
             self._thread.start()
@@ -128,6 +188,8 @@ class EngineLease:
     def _connection(self) -> LeaseConnection:
         if self._given is not None:
             return self._given
+        if self._member is not None:
+            return SharedConnection(self._addresses)
         server = self._lock.server
         return (
             FileConnection(self._address, self.ttl / 3)
@@ -135,10 +197,19 @@ class EngineLease:
             else ServerConnection(server, self.ttl)
         )
 
+    def read(self, connection: Connection) -> Lease | None:
+        """Return the lease as it is in the store."""
+        return self._leases.read(connection.connection.cursor(), ENGINE)
+
     # While the lease is held.
 
+    @property
+    def acts_until(self) -> float:
+        """Until when the engine acts, by its clock, unless the lease is renewed."""
+        return -math.inf if self._keeping is None else self._keeping.acts_until
+
     def is_good(self) -> bool:
-        if self._keeping is not None and self._clock() < self._keeping.acts_until:
+        if self._clock() < self.acts_until:
             return True
         if self._thread is not None:
             self._thread.ask()
@@ -170,7 +241,7 @@ class EngineLease:
                     elif self._watch is not None:
                         notify(self._watch, do, keeping)
                 received = None
-                with trio.move_on_at(keeping.next()):
+                with trio.move_on_after(max(_SHORTEST_WAIT, keeping.next() - self._clock())):
                     received = await self._messages[1].receive()
 
     async def renew(self, sent: float) -> Told:
@@ -196,6 +267,10 @@ class EngineLease:
         if holder is not None:
             ends(holder)
         self._keeping = None
+
+
+class TermRefused(Conflict):
+    """The store has a term that the winner of an election did not know."""
 
 
 class _Renewal:
