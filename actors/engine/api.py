@@ -5,30 +5,26 @@ Every command is one message and one reply. What a reply reports is committed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 import trio
 
-from ...persistence.store import RunQuery, Store
-from ...protocol.codec import JSON, place_and_reason
-from ...protocol.errors import Conflict, Draining, Invalid, NoActiveRun, NotFound, Unavailable
-from ...protocol.events import Event, Filter
+from ...persistence.store import Store
+from ...protocol.codec import place_and_reason
+from ...protocol.errors import Conflict, Draining, Invalid, NoActiveRun, Unavailable
+from ...protocol.events import Event, Filter, NodeChanged
 from ...protocol.fold import Projection
 from ...protocol.jobs import AnyJob, JobFunction, typed_job
 from ...protocol.names import check_name, lane_name
-from ...protocol.patterns import Within
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords
 from ...protocol.validation import (
     FilesFate,
     check_files,
     check_limit,
-    check_page,
     check_seconds,
-    check_seq,
-    check_statuses,
     check_target,
     check_text,
 )
@@ -39,6 +35,7 @@ from ..executors.api import Executors
 from ..executors.children import Children
 from ..flow.api import Flows
 from ..flow.services import FlowServices
+from ..journal.change import Change
 from ..journal.journal import Journal
 from ..journal.stream import Cursor, FellBehind, Published, Stream
 from ..messages import (
@@ -59,6 +56,8 @@ from ..messages import (
 from ..run.execution import LiveBodies, LiveBody
 from ..workers.api import Workers
 from .entry_point import Caller, EntryPoint
+from .lease import Leasing
+from .reads import Reads
 from .ticket import Ticket
 from .watchdog import Watch
 
@@ -66,12 +65,8 @@ P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_PAGE_BYTES = 1 << 22
-_READ_BATCH = 100
-"""Number of events per read; each may be as large as the largest value."""
 
-
-class Engine:
+class Engine(Reads):
     """A running engine, as yielded by `open_engine`. `by` names who caused a change, in its event."""
 
     def __init__(
@@ -88,6 +83,7 @@ class Engine:
         flow_services: FlowServices,
         executors: Executors,
         children: Children | None,
+        leasing: Leasing,
     ) -> None:
         self.flows = Flows(entry, flow_services, store, self)
         self.workers = workers
@@ -95,12 +91,13 @@ class Engine:
         self._entry = entry
         self._journal = journal
         self._stream = stream
-        self._store = store
+        super().__init__(store)
         self._directory = directory
         self._live_bodies = live_bodies
         self._watch = watch
         self._settled = settled
         self._children = children
+        self._leasing = leasing
 
     @overload
     async def submit(
@@ -304,26 +301,6 @@ class Engine:
         """Accept and start runs again after `drain`."""
         await self._entry.ask(SetDraining(False, by, Reply()))
 
-    async def snapshot(self) -> Snapshot:
-        """The state that clients follow, as of one seq."""
-        return await self._entry.look(lambda committed: committed.snapshot())
-
-    async def get_run(self, run_id: str) -> RunRecord:
-        """A run by its id, also after its end; or the active run of a handle."""
-        check_text("run_id", run_id)
-        run = await self._entry.look(lambda committed: _run_of(committed, run_id))
-        run = run or await self._store.run(run_id)
-        if run is not None:
-            return run
-        for last in await self._store.runs(RunQuery(handle=run_id, limit=1)):
-            raise NoActiveRun(
-                f"handle {shown(run_id)} has no active run; its last one, {last.id}, is {last.status}"
-            )
-        raise NotFound(
-            f"run {shown(run_id)} not found: no run has this id, and no handle of this name has a run",
-            value=run_id,
-        )
-
     async def wait(self, run_id: str, timeout: float | None = 15) -> RunRecord:
         """Wait for a run, or a handle's active run; return it when it ends or after `timeout` seconds."""
         seconds = check_seconds("timeout", timeout, 15)
@@ -331,54 +308,6 @@ class Engine:
         with trio.move_on_after(seconds):
             await self._entry.end_of(run.id)
         return await self.get_run(run.id)
-
-    async def list_runs(
-        self,
-        *,
-        handle: str | None = None,
-        lane: str | None = None,
-        status: str | Iterable[str] | None = None,
-        limit: int = 100,
-        before: str | None = None,
-        within: Within | None = None,
-    ) -> list[RunRecord]:
-        """Runs, newest first. For the next page, `before` is the id of the last run. `within` restricts the
-        handles and lanes, but not the jobs; for the gateway."""
-        for what, name in (("handle", handle), ("lane", lane), ("before", before)):
-            if name is not None:
-                check_text(what, name)
-        check_page(limit)
-        self._entry.check_open()
-        statuses = None if status is None else check_statuses(status)
-        return await self._store.runs(RunQuery(handle, lane, statuses, limit, before, within))
-
-    async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
-        """The stored events of a run, or of a handle's active run, in order: all of them, or a page of at
-        most `limit`. For the next page, `after` is the `seq` of the last one."""
-        check_seq("after", after)
-        if limit is not None:
-            check_page(limit)
-        run = await self.get_run(run_id)
-        return await self._store.history(run.id, after, limit)
-
-    async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
-        """A page of at most `limit` events and some megabytes, and the `after` of the next page, if there is
-        one; for the gateway."""
-        check_seq("after", after)
-        check_page(limit)
-        run_id = (await self.get_run(run_id)).id
-        events: list[Event] = []
-        size = 0
-        while len(events) < limit and size < _PAGE_BYTES:
-            portion = min(_READ_BATCH, limit - len(events))
-            start = events[-1].seq if events else after
-            found = await self._store.history(run_id, start, portion)
-            events += found
-            if len(found) < portion:
-                return events, None
-            size += sum(len(JSON.encode(event)) for event in found)
-        later = await self._store.history(run_id, events[-1].seq, 1)
-        return events, events[-1].seq if later else None
 
     def events(
         self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None
@@ -431,6 +360,32 @@ class Engine:
         """Whether the store currently cannot be written, so that no runs are accepted or started."""
         return self._journal.store_is_down
 
+    @property
+    def has_lease(self) -> bool:
+        """Whether the lease on the store is good; for a node of a cluster."""
+        return self._leasing.is_good()
+
+    async def lease_lapsed(self) -> None:
+        """Wait until the lease on the store could not be renewed in time; for a node of a cluster."""
+        await self._leasing.lapsed()
+
+    @property
+    def committed(self) -> Projection:
+        """The committed state; for a node of a cluster, which continues with it after its engine."""
+        return self._journal.look_now(lambda committed: committed)
+
+    def node_changed(self, node: str, status: str, address: str, version: str) -> None:
+        """Commit that a node has `joined` or `left` the cluster, without waiting for the commit."""
+        event = NodeChanged(
+            seq=0, at=0, by="engine", node=node, status=status, address=address, version=version
+        )
+        self._journal.tell(Change((event,)))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the engine has stopped and refuses every command; for the gateway of a cluster's node."""
+        return self._entry.closed
+
     def check_ready(self) -> None:
         """Raise `Unavailable` or `Draining` if no new runs are accepted now, or if the engine has child
         processes for them and none is attached. Does not wait for an actor."""
@@ -442,6 +397,9 @@ class Engine:
             raise Draining("engine is draining and accepts no new runs: retry after it resumes")
         if self._children is not None:
             self._children.check_ready()
+
+    def check_open(self) -> None:
+        self._entry.check_open()
 
     async def look(self, read: Callable[[Projection], T]) -> T:
         """Read committed state; `read` must neither keep nor change what it receives. For the gateway."""
@@ -459,15 +417,6 @@ class Engine:
     def report(self) -> list[dict[str, Any]]:
         """The state of every active actor, to diagnose a stuck engine."""
         return self._directory.reports()
-
-
-def _run_of(committed: Projection, run_or_handle: str) -> RunRecord | None:
-    """The run of this id, or the active run of this handle, if it is in memory."""
-    run = committed.runs.get(run_or_handle)
-    if run is None:
-        active = committed.active_run(run_or_handle)
-        run = None if active is None else committed.runs.get(active)
-    return run
 
 
 class _Events:

@@ -35,6 +35,7 @@ class Leasing:
         self._live_bodies = live_bodies
         self._fail = fail
         self._renewed = trio.Event()
+        self._lapsed = trio.Event()
         if self._lease is not None:
             self._lease.watch(self)
             live_bodies.may_begin = self._may_begin
@@ -42,6 +43,10 @@ class Leasing:
     def is_good(self) -> bool:
         """Whether bodies can execute now."""
         return self._lease is None or self._lease.is_good()
+
+    async def lapsed(self) -> None:
+        """Wait until the lease could not be renewed in time."""
+        await self._lapsed.wait()
 
     @property
     def needs_task(self) -> bool:
@@ -55,6 +60,7 @@ class Leasing:
             await self._lease.keep()
 
     def lease_lapses(self, why: str) -> None:
+        self._lapsed.set()
         logger.error(
             "the lease on the store is about to expire, because it could not be renewed (%s): bodies are "
             "cancelled, and none starts until it is renewed",
@@ -73,7 +79,7 @@ class Leasing:
 
     def lease_renewed(self) -> None:
         logger.warning("the lease on the store is renewed: bodies can start")
-        renewed, self._renewed = self._renewed, trio.Event()
+        renewed, self._renewed, self._lapsed = self._renewed, trio.Event(), trio.Event()
         renewed.set()
 
     def lease_lost(self, why: str) -> None:

@@ -33,6 +33,7 @@ from ..workers.networks import LOOPBACK, Networks
 from ..workers.push import Push
 from .api import Engine
 from .ids import uuid7_hex
+from .leadership import Leadership
 from .retention import Keep, check_retention
 from .runtime import Clock, Runtime
 from .suspends import Suspends
@@ -67,6 +68,7 @@ async def open_engine(
     on_lease_lost: Literal["cancel", "exit"] = "cancel",
     executors: int | None = None,
     executor_ttl: float = 30,
+    leadership: Leadership | None = None,
 ) -> AsyncIterator[Engine]:
     """Run an engine for as long as the block lasts.
 
@@ -99,6 +101,8 @@ async def open_engine(
     of flows. The children import the jobs: `jobs` must be a variable of a module. They end with the engine.
     With 0, bodies execute only in executors that attach over the gateway. An executor that is silent for
     `executor_ttl` seconds is lost, and its runs continue as after a crash.
+
+    `leadership` is for the nodes of a cluster (`greenroom serve --cluster`).
     """
     watched = clock is None and real_time()
     suspends = Suspends() if watched else None
@@ -136,6 +140,7 @@ async def open_engine(
         children=_children(jobs, executors, data_dir, lock, shutdown_timeout, watched=watched)
         if executors
         else None,
+        leadership=leadership,
     )
     if isinstance(opened, SqlStore):
         opened.when_damaged(runtime.store_is_damaged)

@@ -163,13 +163,18 @@ def _cannot_start(submission: Submission) -> str | None:
     return None
 
 
-def restart_events(stored: Stored, max_concurrent: int, limits: dict[str, int | None]) -> list[Event]:
+def restart_events(
+    stored: Stored, max_concurrent: int, limits: dict[str, int | None], *, draining: bool
+) -> list[Event]:
     """The changes that a restart makes to the projection: a configured limit overrides the stored one,
-    draining ends, and handles of abandoned bodies are free if those bodies ended with their process."""
+    draining ends unless the engine still drains, and handles of abandoned bodies are free if those bodies
+    ended with their process."""
     events: list[Event] = []
     elsewhere = held_elsewhere(stored)
-    if (stored.max_concurrent, stored.draining) != (max_concurrent, False):
-        events.append(EngineChanged(seq=0, at=0, by="engine", max_concurrent=max_concurrent, draining=False))
+    if (stored.max_concurrent, stored.draining) != (max_concurrent, draining):
+        events.append(
+            EngineChanged(seq=0, at=0, by="engine", max_concurrent=max_concurrent, draining=draining)
+        )
     for lane, limit in limits.items():
         known, generation = stored.lanes.get(lane, (default_limit(lane), 0))
         if known != limit:

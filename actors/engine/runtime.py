@@ -7,7 +7,7 @@ caller, because leaving is a procedure (see `_shut_down`). A failure of an actor
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import trio
@@ -17,6 +17,8 @@ from ...persistence.failures import StoreBroken
 from ...persistence.files import Files
 from ...persistence.runs_dir import RunFiles
 from ...persistence.store import Retention, Store, Stored
+from ...protocol.events import Event, LeaderChanged
+from ...protocol.fold import Projection
 from ..actor import Actor, Directory
 from ..aio.bodies import AsyncioBodies
 from ..alarms import Alarms
@@ -50,6 +52,7 @@ from ..workers.workqueue import WorkQueue
 from .api import Engine
 from .entry_point import EntryPoint
 from .ids import Uuid7
+from .leadership import Leadership
 from .lease import Leasing
 from .recovery import projection_of, restart_events, submissions
 from .retention import Pruning
@@ -60,6 +63,9 @@ from .watchdog import Watch
 logger = logging.getLogger("greenroom")
 
 Clock = Callable[[], float]
+
+_MOST_MISSED = 4096
+"""The number of events that a node's stream gets from the store; behind that, clients get a snapshot."""
 
 _MAX_CONCURRENT = 3
 """The global limit, unless one is configured or stored."""
@@ -100,6 +106,7 @@ class Runtime:
         executor_ttl: float,
         executor_lock: ExecutorLock | None,
         children: Children | None,
+        leadership: Leadership | None,
     ) -> None:
         self.failure: BaseException | None = None
         self.opened = trio.Event()
@@ -123,8 +130,17 @@ class Runtime:
         self._settled = trio.Event()  # no more commits follow
         self._alarms = Alarms()
         self._directory = Directory(self._start)
-        stream = self._stream = Stream()
-        self._journal = Journal(store, stream, self._directory, clock, self._spawn_helper, gathers=gathers)
+        self._leadership = leadership
+        stream = self._stream = Stream() if leadership is None else leadership.stream
+        self._journal = Journal(
+            store,
+            stream,
+            self._directory,
+            clock,
+            self._spawn_helper,
+            gathers=gathers,
+            ends_stream=leadership is None,
+        )
         if suspends is not None:
             self._journal.look_for_suspends = partial(self._look_for_suspends, suspends)
         self._runs_dir = RunsDir(run_files, store, stream, self._journal) if run_files else None
@@ -152,7 +168,7 @@ class Runtime:
             self._directory,
             self._spawn_helper,
             announced,
-            files,
+            files if leadership is None else None,
             self._leasing.is_good,
         )
         self._services = Services(
@@ -184,6 +200,7 @@ class Runtime:
             flow_services,
             Executors(self._executors),
             children,
+            self._leasing,
         )
 
     # Lifetime.
@@ -262,18 +279,26 @@ class Runtime:
         now = self._clock()
         stored = await self._store.open(self._epoch, self._max_concurrent or _MAX_CONCURRENT, now)
         await self._replace_children(stored)
-        limit = stored.max_concurrent if self._max_concurrent is None else self._max_concurrent
+        continues = self._leadership is not None and self._leadership.continues
+        limit, limits = self._max_concurrent, self._limits
+        if continues or limit is None:
+            limit = stored.max_concurrent
+        if continues:
+            limits = {}
         self._compare_with_children(limit)
         if isinstance(self._ids, Uuid7):
             self._ids.continue_after(stored.last_id)
-        self._stream.begin(stored.last_seq)
-        self._journal.begin(projection_of(stored))
+        projection = projection_of(stored)
+        await self._begin_stream(stored, projection)
+        self._journal.begin(projection)
         if self._runs_dir is not None:
             self._runs_dir.begin(stored)
         self._actors.start_soon(self._journal.committer.run, name="committer")
         self._directory.add(self._journal)
-        for event in restart_events(stored, limit, self._limits):
+        for event in restart_events(stored, limit, limits, draining=stored.draining and continues):
             self._journal.tell(Change((event,)))
+        if self._leadership is not None:
+            self._journal.tell(Change((self._leader_changed(self._leadership),)))
         self._registry.restore(stored.workers)
         self._directory.add(self._registry)
         self._catalog.restore(stored)
@@ -281,13 +306,34 @@ class Runtime:
         self._directory.add(self._queue)
         supervisor = self._supervisor
         order = supervisor.machine.order
+        supervisor.machine.draining = stored.draining and continues
         order.limit = limit
         order.generations = {lane: generation for lane, (_, generation) in stored.lanes.items() if generation}
-        order.limits = {lane: slots for lane, (slots, _) in stored.lanes.items()} | self._limits
+        order.limits = {lane: slots for lane, (slots, _) in stored.lanes.items()} | limits
         self._directory.add(supervisor)
         self._executors.restore(stored)
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
         await self._journal.look(lambda committed: committed.seq)
+
+    async def _begin_stream(self, stored: Stored, projection: Projection) -> None:
+        """Continue the numbering; the stream of a node also continues with the events that it has missed."""
+        stream, leadership, last_seq = self._stream, self._leadership, stored.last_seq
+        missed: Sequence[Event] = ()
+        if leadership is not None and stream.last_seq not in (0, last_seq):
+            missed = await self._store.events(stream.last_seq, _MOST_MISSED)
+        if leadership is not None:
+            leadership.restored(stored.epoch, projection)
+        if stream.last_seq == 0:
+            stream.begin(last_seq)
+        elif stream.last_seq != last_seq:
+            stream.continue_at(last_seq, missed)
+
+    def _leader_changed(self, leadership: Leadership) -> LeaderChanged:
+        lease = self._store.lease
+        term = 0 if lease is None else lease.term
+        return LeaderChanged(
+            seq=0, at=0, by="engine", node=leadership.node, address=leadership.address, term=term
+        )
 
     async def _replace_children(self, stored: Stored) -> None:
         """Wait until the children of a killed engine have ended, then start those of this one."""
@@ -386,6 +432,7 @@ class Runtime:
         """Fail everything that waits for a reply: none will follow."""
         for execution in self._live_bodies:
             execution.close("engine has stopped")
+        self._executors.leave()  # a node's gateway outlives its engine: executors must not wait for this one
         self._executors.functions.close()
         self._entry.close()
         self._journal.close()
@@ -421,7 +468,8 @@ class Runtime:
         """Stop immediately, because of a failure outside the actors."""
         if self.failure is None:
             self.failure = error
-            logger.critical("%s", error)
+            if self._leadership is None:  # otherwise the node logs it, and continues
+                logger.critical("%s", error)
         self._refuse_callers()
         self._block.cancel()
         self._actors.cancel_scope.cancel()

@@ -47,6 +47,11 @@ class Executors:
         self._registry.drain(executor, by=check_name("by", by))
         await trio.lowlevel.checkpoint()
 
+    def ended(self, executor: str, how: str) -> None:
+        """The process of an executor has ended, and its bodies with it; for a node of a cluster, which has
+        started the process. `how`, as in "was killed by SIGSEGV", is for the errors of its runs."""
+        self._registry.process_ended(executor, how)
+
     async def serve(self, connection: Connection, *, name: str = "executor") -> None:
         """Serve an executor, or its heartbeats, until the connection ends; then close the connection. `name`
         is that of its token, for the log."""

@@ -97,6 +97,10 @@ class Awaited:
             if id not in attached and (known := self._known.get(id)) is not None
         ]
 
+    def take(self, executor: str) -> AwaitedExecutor | None:
+        """An executor that is awaited no longer, with the bodies that remain."""
+        return self._executors.pop(executor, None)
+
     def take_late(self, now: float) -> list[tuple[str, AwaitedExecutor]]:
         """The executors whose time is over, which are no longer awaited, with the bodies that remain."""
         late = [(id, awaited) for id, awaited in self._executors.items() if awaited.deadline <= now]

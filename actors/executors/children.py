@@ -1,4 +1,4 @@
-"""The child processes of an engine: its executors `local-1` to `local-N`.
+"""The child processes of an engine, its executors `local-1` to `local-N`, or of a node of a cluster.
 
 `load` starts them and waits until each has imported the jobs, so that an engine with jobs that cannot be
 imported does not open. `run` then connects them to the engine and replaces each that ends: after a crash, and
@@ -38,7 +38,7 @@ _EXIT_TIMEOUT = 2.0
 
 
 class Links(Protocol):
-    """The engine's side of the links."""
+    """The parent's side of the links."""
 
     async def serve(self, connection: Connection) -> None:
         """Serve a child until its connection ends, or the engine gives up on it."""
@@ -47,16 +47,30 @@ class Links(Protocol):
         """The process of this executor has ended. Returns the runs of which it executed a body."""
 
 
-class Children:
-    """See the module's docstring. `jobs` are those of the engine."""
+def _local(number: int) -> str:
+    return f"{CHILD_PREFIX}{number}"
 
-    def __init__(self, count: int, program: Program, lock: ExecutorLock | None, jobs: Jobs) -> None:
+
+class Children:
+    """See the module's docstring. `jobs` are those of the engine. `name` gives the process that is about to
+    start as this child its id."""
+
+    def __init__(
+        self,
+        count: int,
+        program: Program,
+        lock: ExecutorLock | None,
+        jobs: Jobs,
+        name: Callable[[int], str] = _local,
+    ) -> None:
         self._program = program
         self._lock = lock
         self._jobs = jobs
-        self._children = [_Child(f"{CHILD_PREFIX}{number}") for number in range(1, count + 1)]
+        self._name = name
+        self._children = [_Child(number, name(number)) for number in range(1, count + 1)]
         self._missing_jobs: set[str] = set()  # those that were logged
         self._closing = trio.Event()
+        self._attaching = trio.CancelScope()
         self._ended = trio.Event()
 
     def __len__(self) -> int:
@@ -86,7 +100,7 @@ class Children:
             async with trio.open_nursery() as nursery:
                 for child in self._children:
                     nursery.start_soon(self._keep, child, links)
-                with trio.move_on_after(_LOAD_TIMEOUT):
+                with trio.move_on_after(_LOAD_TIMEOUT), self._attaching:
                     for child in self._children:
                         if child.loaded:
                             await child.attached.wait()
@@ -100,19 +114,30 @@ class Children:
             self._ended.set()
 
     def close(self) -> None:
-        """Start no more processes: the engine shuts down."""
+        """Start no more processes: the parent shuts down."""
         self._closing.set()
+        self._attaching.cancel()
+
+    async def drain(self) -> None:
+        """Have the children finish their bodies within the shutdown timeout, and exit. Returns when they have
+        ended, and `run` with them."""
+        self.close()
+        self._ask_to_end()
+        await self._ended.wait()
 
     async def stop(self) -> None:
         """End all children, which have no more bodies."""
         self.close()
-        for child in self._children:
-            if child.process is not None:
-                child.process.ask_to_end()
+        self._ask_to_end()
         with trio.move_on_after(_EXIT_TIMEOUT):
             await self._ended.wait()
         self.kill()
         await self._ended.wait()
+
+    def _ask_to_end(self) -> None:
+        for child in self._children:
+            if child.process is not None:
+                child.process.ask_to_end()
 
     def kill(self) -> None:
         """Kill all children."""
@@ -142,6 +167,7 @@ class Children:
     # The life of one child.
 
     def _start(self, child: _Child) -> Process:
+        child.id = self._name(child.number)
         lock = None if self._lock is None else self._lock.hold()
         try:
             return Process(child.id, self._program, lock)
@@ -178,21 +204,21 @@ class Children:
 
     async def _connected(self, child: _Child, process: Process, links: Links) -> tuple[int, str]:
         """Serve the connections of a process until it has ended; returns its code, and how it ended."""
-        link = _Link(process.link, lambda attach: self._check_jobs(child, attach), child.attached)
+        watch = _Watch(lambda attach: self._check_jobs(child, attach), child.attached)
         exited = trio.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._serve, process, link, links, exited)
-            nursery.start_soon(links.serve, process.beats)
+            nursery.start_soon(self._serve, process, watch, links, exited)
+            nursery.start_soon(process.beats.serve, links.serve)
             code = await process.ended()
             exited.set()
             nursery.cancel_scope.deadline = trio.current_time() + _LAST_FRAMES
-        reason = process.error or link.refusal
+        reason = process.error or watch.refusal
         return code, f"{how_it_ended(code)}: {reason}" if reason else how_it_ended(code)
 
     @trio.lowlevel.enable_ki_protection
-    async def _serve(self, process: Process, link: _Link, links: Links, exited: trio.Event) -> None:
-        await links.serve(link)
-        if link.ended:  # by the child, which exits
+    async def _serve(self, process: Process, watch: _Watch, links: Links, exited: trio.Event) -> None:
+        await process.link.serve(lambda connection: links.serve(_Link(connection, watch)))
+        if watch.ended:  # by the child, which exits
             with trio.move_on_after(_EXIT_TIMEOUT):
                 await exited.wait()
         process.kill()
@@ -244,7 +270,8 @@ class Children:
 class _Child:
     """An executor, and its current process."""
 
-    def __init__(self, id: str) -> None:
+    def __init__(self, number: int, id: str) -> None:
+        self.number = number
         self.id = id
         self.process: Process | None = None
         self.pid: int | None = None
@@ -270,39 +297,45 @@ class _Child:
         return "starting"
 
 
-class _Link:
-    """The connection of a child. Shows when it is attached and which jobs it has."""
+class _Watch:
+    """What the connections of a process have shown: that it is attached, or why the engine refuses it, and
+    whether it has closed one. `attaches` is called with the first message of each."""
 
-    def __init__(
-        self, connection: Connection, attaches: Callable[[Attach], None], attached: trio.Event
-    ) -> None:
+    def __init__(self, attaches: Callable[[Attach], None], attached: trio.Event) -> None:
+        self.attaches = attaches
+        self.attached = attached
         self.refusal = ""
         self.ended = False
-        """Whether the child has closed it."""
+
+
+class _Link:
+    """A connection of a child that is watched."""
+
+    def __init__(self, connection: Connection, watch: _Watch) -> None:
         self._connection = connection
-        self._attaches: Callable[[Attach], None] | None = attaches
-        self._attached = attached
+        self._watch = watch
+        self._is_new = True
 
     async def send(self, frame: bytes) -> None:
         await self._connection.send(frame)
-        if not self._attached.is_set():
+        if not self._watch.attached.is_set():
             sent = _SENT.decode(frame)
             if isinstance(sent, Attached):
-                self._attached.set()
+                self._watch.attached.set()
             elif isinstance(sent, Refused):
-                self.refusal = sent.message
+                self._watch.refusal = sent.message
 
     async def receive(self) -> bytes:
         try:
             frame = await self._connection.receive()
         except (trio.EndOfChannel, trio.BrokenResourceError):
-            self.ended = True
+            self._watch.ended = True
             raise
-        if self._attaches is not None:
+        if self._is_new:
             first = _RECEIVED.decode(frame)
             if isinstance(first, Attach):
-                self._attaches(first)
-            self._attaches = None
+                self._watch.attaches(first)
+            self._is_new = False
         return frame
 
     async def aclose(self) -> None:

@@ -87,7 +87,7 @@ async def _refuse(connection: Connection, error: GreenroomError) -> None:
 async def _serve_executor(
     registry: Registry, connection: Connection, attach: wire.Attach, *, child: bool
 ) -> None:
-    own_folder = child or (attach.folder != "" and attach.folder == await registry.files.folder_id())
+    own_folder = child or await registry.is_own_folder(attach.folder)
     peer, attached = registry.attach(attach, child=child, own_folder=own_folder)
     link = _Link(registry, connection, peer)
     try:

@@ -62,11 +62,11 @@ class Registry:
         delivery: Delivery,
         spawn: Spawn,
         announced: AnnouncedJobs,
-        files: Files,
+        files: Files | None,
         may_answer: Callable[[], bool],
     ) -> None:
         self.ttl = ttl
-        self.files = files
+        self._files = files
         self.max_value_bytes = max_value_bytes
         self.lost = 0
         """The number of executors that were lost."""
@@ -89,6 +89,11 @@ class Registry:
         self.functions = FunctionCalls(lambda: self.peers.values(), self._expects)
         self._deletions = Deletions(self._commit_change, lambda: self.peers.values())
         self._closed = False
+
+    async def is_own_folder(self, folder: str) -> bool:
+        """Whether this is the id of the engine's own data folder, whose files the engine deletes itself. The
+        engine of a cluster has none, because another node can be the next leader."""
+        return self._files is not None and folder != "" and folder == await self._files.folder_id()
 
     # What the engine starts.
 
@@ -343,6 +348,21 @@ class Registry:
         if peer is not None:
             self.lost += not peer.draining
             self._lose(peer, f"its executor {id} {how}", died=not peer.draining)
+
+    def process_ended(self, id: str, how: str) -> None:
+        """The process of an executor has ended, also if it has not attached since the engine's restart."""
+        peer, awaited = self.peers.get(id), self._awaited.take(id)
+        runs = [] if peer is None else list(peer.bodies)
+        runs += [] if awaited is None else list(awaited.bodies)
+        if runs:
+            logger.error("executor %s %s; it executed the bodies of these runs: %s", id, how, ", ".join(runs))
+        self.child_died(id, how)
+        if awaited is not None:
+            for execution in awaited.bodies.values():
+                execution.lose(f"its executor {id} {how}", died=True)
+            if peer is None:
+                self._commit(ExecutorChanged(seq=0, at=0, by="engine", executor=id, status="gone"))
+            self.functions.look()
 
     @trio.lowlevel.enable_ki_protection
     async def watch(self) -> None:

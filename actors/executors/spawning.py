@@ -4,6 +4,8 @@ A child runs `greenroom/executor/child.py`. It inherits the environment, standar
 open files: its plan, its link to the engine, the connection for its beats, a pipe that is closed when the
 engine's process ends, and the lock that shows the next engine that it still exists. It has its own process
 group: Ctrl-C in a terminal reaches only the engine, which ends its children in order.
+
+The parent of a child that `reconnects` is a node of a cluster, which relays its connections to the leader.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import trio
 
 from ...protocol.errors import Invalid
 from . import child_logs
-from .connection import StreamConnection
+from .handing import Handed, Inherited
 from .locating import Location
 
 importing = False
@@ -48,6 +50,7 @@ class Program(msgspec.Struct, frozen=True):
     folder: str
     path: list[str]
     argv: list[str]
+    reconnects: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +70,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     argv: list[str]
     logs: dict[str, str] | None
     log_level: int
+    reconnects: bool
 
 
 def check_supported() -> None:
@@ -83,15 +87,19 @@ def check_supported() -> None:
         )
 
 
-def program(jobs: Location, data_dir: str | os.PathLike[str], shutdown_timeout: float) -> Program:
+def program(
+    jobs: Location, data_dir: str | os.PathLike[str], shutdown_timeout: float, *, reconnects: bool = False
+) -> Program:
     """The program of children: this process's import path, arguments and working directory, as of now."""
     folder = os.getcwd()
     path = [str(Path(folder, entry)) if entry in ("", ".") else entry for entry in sys.path]
-    return Program(jobs, os.path.abspath(data_dir), shutdown_timeout, folder, path, list(sys.argv))
+    return Program(
+        jobs, os.path.abspath(data_dir), shutdown_timeout, folder, path, list(sys.argv), reconnects
+    )
 
 
 class Process:
-    """A child process. `link` and `beats` are the engine's ends of its connections."""
+    """A child process. `link` and `beats` are the parent's ends of its connections."""
 
     def __init__(self, executor: str, program: Program, lock: int | None) -> None:
         """Start the process. It runs until the thread that calls this ends, at most."""
@@ -118,6 +126,7 @@ class Process:
                 argv=program.argv,
                 logs=child_logs.settings,
                 log_level=logging.getLogger().level,
+                reconnects=program.reconnects,
             )
             self._plan.write(json.dumps(msgspec.to_builtins(plan)).encode())  # any path, even if not UTF-8
             self._plan.seek(0)
@@ -142,8 +151,9 @@ class Process:
         self._ends = (link, beats)
         self._link = link
         _open.add(self)
-        self.link = _connection(link)
-        self.beats = _connection(beats)
+        connections = Handed if program.reconnects else Inherited
+        self.link = connections(link)
+        self.beats = connections(beats)
 
     async def loaded(self) -> None:
         """Wait until the child has sent its first frame, which shows that it has its jobs, or has ended."""
@@ -220,10 +230,6 @@ def how_it_ended(code: int) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
-
-
-def _connection(end: socket.socket) -> StreamConnection:
-    return StreamConnection(trio.SocketStream(trio.socket.from_stdlib_socket(end)))
 
 
 def _flags() -> list[str]:

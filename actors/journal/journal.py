@@ -36,7 +36,8 @@ _MAX_GATHERED = 1000
 
 
 class Journal(Actor):
-    """See the module's docstring. `gathers`: commits are slow, so wait some turns to make batches larger."""
+    """See the module's docstring. `gathers`: commits are slow, so wait some turns to make batches larger.
+    Without `ends_stream`, the stream outlives the journal."""
 
     fails_with = (StoreBroken,)
 
@@ -49,8 +50,10 @@ class Journal(Actor):
         spawn: Spawn,
         *,
         gathers: bool,
+        ends_stream: bool = True,
     ) -> None:
         super().__init__("journal", "")
+        self._ends_stream = ends_stream
         self._gathers = gathers
         self._store = store
         self._stream = stream
@@ -127,7 +130,8 @@ class Journal(Actor):
     def close(self) -> None:
         """Fail all replies that still wait for the end of a run, and end the stream."""
         self.machine.close()
-        self._stream.close()
+        if self._ends_stream:
+            self._stream.close()
 
     def report(self) -> dict[str, Any]:
         return super().report() | {"watchers": self.machine.watchers}

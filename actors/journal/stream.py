@@ -70,6 +70,19 @@ class Stream:
         self.last_seq = last_seq
         self._first_seq = last_seq + 1
 
+    def continue_at(self, last_seq: int, missed: Sequence[Event]) -> None:
+        """Continue at this seq, after another node of a cluster has published the events up to it. `missed`
+        are those of them that this stream can still publish. If others are missing, the ring is emptied, and
+        all subscribers continue from a snapshot, except those at `last_seq`; also if `last_seq` is lower than
+        before."""
+        follows = [event.seq for event in missed] == list(range(self.last_seq + 1, last_seq + 1))
+        if follows and last_seq >= self.last_seq:
+            self.publish(missed)
+        else:
+            self._ring = [None] * self._size
+            self.begin(last_seq)
+            self._notify()
+
     def publish(self, events: Sequence[Event]) -> None:
         """Append the events that follow `last_seq`, and wake all waiting subscribers."""
         for event in events:

@@ -91,6 +91,7 @@ class LiveBodies:
         self._abandoned: dict[LocalExecution, None] = {}
         self._elsewhere: dict[Execution, None] = {}  # in child processes of this one
         self._none = trio.lowlevel.ParkingLot()
+        self._only_abandoned = trio.lowlevel.ParkingLot()
 
     def __iter__(self) -> Iterator[LocalExecution]:
         return iter(self._executions)
@@ -140,6 +141,11 @@ class LiveBodies:
         while not self._is_none():
             await self._none.park()
 
+    async def only_abandoned_remain(self) -> None:
+        """Wait until bodies execute in this process, and all of them are abandoned."""
+        while not (self._abandoned and self.only_abandoned):
+            await self._only_abandoned.park()
+
     @property
     def only_abandoned(self) -> bool:
         """Whether no bodies execute in this process except abandoned ones."""
@@ -149,6 +155,8 @@ class LiveBodies:
         return self.only_abandoned and not self._elsewhere
 
     def _look(self) -> None:
+        if self.only_abandoned:
+            self._only_abandoned.unpark_all()
         if self._is_none():
             self._none.unpark_all()
 

@@ -1,0 +1,118 @@
+"""Reads of runs and events: from the committed state in memory, then from the store.
+
+`Engine` reads its own state, and a follower of a cluster that of its replica.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from ...persistence.store import RunQuery, Store
+from ...protocol.codec import JSON
+from ...protocol.errors import NoActiveRun, NotFound
+from ...protocol.events import Event
+from ...protocol.fold import Projection
+from ...protocol.patterns import Within
+from ...protocol.records import RunRecord, Snapshot
+from ...protocol.validation import check_page, check_seq, check_statuses, check_text
+from ...protocol.values import shown
+
+T = TypeVar("T")
+
+_PAGE_BYTES = 1 << 22
+_READ_BATCH = 100
+"""Number of events per read; each may be as large as the largest value."""
+
+
+class Reads(ABC):
+    """See the module's docstring."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @abstractmethod
+    async def look(self, read: Callable[[Projection], T]) -> T:
+        """Read committed state; `read` must neither keep nor change what it receives."""
+
+    @abstractmethod
+    def check_open(self) -> None:
+        """Raise `Unavailable` if nothing is read any more."""
+
+    async def snapshot(self) -> Snapshot:
+        """The state that clients follow, as of one seq."""
+        return await self.look(lambda committed: committed.snapshot())
+
+    async def get_run(self, run_id: str) -> RunRecord:
+        """A run by its id, also after its end; or the active run of a handle."""
+        check_text("run_id", run_id)
+        run = await self.look(lambda committed: _run_of(committed, run_id))
+        run = run or await self._store.run(run_id)
+        if run is not None:
+            return run
+        for last in await self._store.runs(RunQuery(handle=run_id, limit=1)):
+            raise NoActiveRun(
+                f"handle {shown(run_id)} has no active run; its last one, {last.id}, is {last.status}"
+            )
+        raise NotFound(
+            f"run {shown(run_id)} not found: no run has this id, and no handle of this name has a run",
+            value=run_id,
+        )
+
+    async def list_runs(
+        self,
+        *,
+        handle: str | None = None,
+        lane: str | None = None,
+        status: str | Iterable[str] | None = None,
+        limit: int = 100,
+        before: str | None = None,
+        within: Within | None = None,
+    ) -> list[RunRecord]:
+        """Runs, newest first. For the next page, `before` is the id of the last run. `within` restricts the
+        handles and lanes, but not the jobs; for the gateway."""
+        for what, name in (("handle", handle), ("lane", lane), ("before", before)):
+            if name is not None:
+                check_text(what, name)
+        check_page(limit)
+        self.check_open()
+        statuses = None if status is None else check_statuses(status)
+        return await self._store.runs(RunQuery(handle, lane, statuses, limit, before, within))
+
+    async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+        """The stored events of a run, or of a handle's active run, in order: all of them, or a page of at
+        most `limit`. For the next page, `after` is the `seq` of the last one."""
+        check_seq("after", after)
+        if limit is not None:
+            check_page(limit)
+        run = await self.get_run(run_id)
+        return await self._store.history(run.id, after, limit)
+
+    async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
+        """A page of at most `limit` events and some megabytes, and the `after` of the next page, if there is
+        one; for the gateway."""
+        check_seq("after", after)
+        check_page(limit)
+        run_id = (await self.get_run(run_id)).id
+        events: list[Event] = []
+        size = 0
+        while len(events) < limit and size < _PAGE_BYTES:
+            portion = min(_READ_BATCH, limit - len(events))
+            start = events[-1].seq if events else after
+            found = await self._store.history(run_id, start, portion)
+            events += found
+            if len(found) < portion:
+                return events, None
+            size += sum(len(JSON.encode(event)) for event in found)
+        later = await self._store.history(run_id, events[-1].seq, 1)
+        return events, events[-1].seq if later else None
+
+
+def _run_of(committed: Projection, run_or_handle: str) -> RunRecord | None:
+    """The run of this id, or the active run of this handle, if it is in memory."""
+    run = committed.runs.get(run_or_handle)
+    if run is None:
+        active = committed.active_run(run_or_handle)
+        run = None if active is None else committed.runs.get(active)
+    return run
