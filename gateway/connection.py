@@ -9,20 +9,26 @@ import base64
 import binascii
 import logging
 from collections.abc import Collection
+from functools import partial
 
 import trio
 from wsproto.utilities import ProtocolError
 
+from ..actors.executors.connection import Connection as Frames
+from ..protocol.cluster import PATH as NODE_PATH
+from ..protocol.cluster import SUBPROTOCOL as NODE_SUBPROTOCOL
+from ..protocol.cluster import ForwardRequest
 from ..protocol.codec import CODECS, JSON
 from ..protocol.errors import GreenroomError, Unavailable
 from ..protocol.executors import PATH, SUBPROTOCOL
 from ..protocol.values import shown
 from .auth.tokens import Caller
+from .cluster.requests import answer_request, waits
 from .http.connection import Http
 from .http.head import BadRequest, Request, Requests
 from .http.responses import Response, fault, refusal
 from .shared import Shared
-from .websocket.executor import ExecutorSession
+from .websocket.framed import FramedSession, max_frame_bytes, max_node_frame_bytes
 from .websocket.session import GOING_AWAY, Session
 from .websocket.wire import Wire
 
@@ -49,10 +55,11 @@ class Connection:
         self._shared = shared
         self._stream = stream
         self._secure = secure
+        self._address = address
         self._stranger = shared.strangers.arrive(address)
         self._requests = Requests(stream, lambda: shared.limits, self._stranger)
         self._http = Http(shared, stream, self._requests, self._stranger, secure=secure, local=local)
-        self._session: Session | ExecutorSession | None = None
+        self._session: Session | FramedSession | None = None
         self._idle = trio.CancelScope()  # cancelled when the gateway closes
         self._lingers = False
 
@@ -112,12 +119,18 @@ class Connection:
     async def _upgrade(self, request: Request) -> None:
         shared = self._shared
         try:
-            shared.access.check_page(request.host, request.header("origin"), secure=self._secure)
-            key = _check_upgrade(request)
             authorization = request.header("authorization")
+            if not shared.access.is_member(authorization):  # no page has the secret, and nodes use any name
+                if request.path == NODE_PATH and shared.router is not None:
+                    shared.refused_nodes.add(self._address)
+                shared.access.check_page(request.host, request.header("origin"), secure=self._secure)
+            key = _check_upgrade(request)
             if request.path == PATH:
                 subprotocol = _choose(request, (SUBPROTOCOL,))
                 caller: Caller | None = shared.access.executor(authorization)
+            elif request.path == NODE_PATH and shared.router is not None:
+                subprotocol = _choose(request, (NODE_SUBPROTOCOL,))
+                caller = shared.access.node(authorization)
             else:
                 subprotocol = _choose(request, CODECS)
                 caller = shared.access.caller(authorization)
@@ -143,10 +156,15 @@ class Connection:
 
     def _new_session(
         self, request: Request, caller: Caller | None, subprotocol: str | None
-    ) -> Session | ExecutorSession:
-        if request.path == PATH:
-            assert caller is not None, "an executor sends its token with the handshake"
-            return ExecutorSession(self._shared, caller)
+    ) -> Session | FramedSession:
+        shared = self._shared
+        if request.path == PATH or subprotocol == NODE_SUBPROTOCOL:
+            assert caller is not None, "executors and nodes send their token with the handshake"
+            if request.path == PATH:
+                size = max_frame_bytes(shared.engine.max_value_bytes)
+                return FramedSession(shared, caller, partial(serve_executor, shared, caller.name), size)
+            size = max_node_frame_bytes(shared.limits)
+            return FramedSession(shared, caller, partial(serve_node, shared, size), size)
         codec = JSON if subprotocol is None else CODECS[subprotocol]
         return Session(self._shared, self._stream, codec, caller, self._stranger)
 
@@ -164,6 +182,37 @@ class Connection:
             logger.debug("connection closed: %r", error)
         else:
             logger.error("connection failed", exc_info=error)
+
+
+async def serve_executor(shared: Shared, name: str, frames: Frames) -> None:
+    """Serve an executor, or its heartbeats; `name` is that of its token."""
+    router = shared.router
+    if router is None:
+        await shared.engine.executors.serve(frames, name=name)
+    else:
+        await router.serve_executor(frames, name)
+
+
+async def serve_node(shared: Shared, max_frame_bytes: int, frames: Frames) -> None:
+    """Serve another node of the cluster."""
+    assert shared.router is not None, "the path exists only in clusters"
+    await shared.router.serve_node(frames, _NodeGateway(shared, max_frame_bytes))
+
+
+class _NodeGateway:
+    """This gateway, for the followers of its node."""
+
+    def __init__(self, shared: Shared, max_frame_bytes: int) -> None:
+        self._shared = shared
+        self.max_frame_bytes = max_frame_bytes
+        self.call = shared.call
+
+    async def answer(self, message: ForwardRequest, caller: Caller) -> Response:
+        """Answer an HTTP request that a follower has forwarded."""
+        return await answer_request(self._shared, message, caller)
+
+    def waits(self, message: ForwardRequest) -> bool:
+        return waits(message)
 
 
 class _Refused(Exception):

@@ -14,13 +14,16 @@ from contextlib import asynccontextmanager
 import trio
 
 from ..actors.engine.api import Engine
+from ..actors.executors.connection import Connection as Frames
 from .accepting import accept_all
 from .auth.access import Access
 from .auth.origins import is_loopback
 from .background import background
+from .cluster.router import Router
 from .config import GatewayConfig
-from .connection import Connection
+from .connection import Connection, serve_executor, serve_node
 from .shared import Shared
+from .websocket.framed import max_node_frame_bytes
 from .websocket.session import GOING_AWAY
 
 logger = logging.getLogger("greenroom.gateway")
@@ -36,22 +39,27 @@ async def open_gateway(
     config: GatewayConfig | None = None,
     *,
     listeners: Sequence[trio.SocketListener] | None = None,
+    router: Router | None = None,
+    secret: str | None = None,
 ) -> AsyncIterator[Gateway]:
     """Run a gateway to the engine for the duration of the block.
 
     The gateway listens at the address in `config`; or on `listeners`, which it closes at the end (an empty
     list if all connections arrive by `serve_stream`). An exception of the block propagates as it is.
 
+    With `router` and `secret`, it is the gateway of a node of a cluster, and `engine` stands for what serves
+    at this node.
+
     Leaving the block closes the gateway: it stops accepting, closes WebSockets with code 1001 (going away),
     completes requests that have started, and waits for all that at most `close_timeout` seconds.
     """
     config = config or GatewayConfig()
     snapshot = await engine.snapshot()
-    shared = Shared(engine, snapshot.epoch, config)
+    shared = Shared(engine, snapshot.epoch, config, router, secret)
     shared.metrics.begin(snapshot)
     tls = _tls(config)
     if listeners is None:
-        listeners = await _listen(config)
+        listeners = await listen(config)
     gateway = Gateway(shared, listeners, tls)
     async with background() as nursery:
         await gateway._start(nursery, snapshot.seq)
@@ -125,6 +133,14 @@ class Gateway:
             if not self._connections:
                 self._empty.set()
 
+    async def serve_executor(self, frames: Frames, name: str) -> None:
+        """Serve an executor on a connection that needs no handshake; `name` is for the log."""
+        await serve_executor(self._shared, name, frames)
+
+    async def serve_node(self, frames: Frames) -> None:
+        """Serve another node of the cluster on a connection that needs no handshake."""
+        await serve_node(self._shared, max_node_frame_bytes(self._shared.limits), frames)
+
     def reconfigure(self, config: GatewayConfig) -> None:
         """Apply a new configuration. Raises `Invalid`, and changes nothing, if it is not valid.
 
@@ -132,7 +148,7 @@ class Gateway:
         and the certificate do not change.
         """
         shared = self._shared
-        access = Access(config)
+        access = Access(config, shared.secret)
         shared.config = config
         shared.access = access
         access.warn()
@@ -195,7 +211,8 @@ class Gateway:
                 await self._empty.wait()
 
 
-async def _listen(config: GatewayConfig) -> list[trio.SocketListener]:
+async def listen(config: GatewayConfig) -> list[trio.SocketListener]:
+    """Open the listeners at the address in `config`. Raises `OSError` with the remedy."""
     try:
         return await trio.open_tcp_listeners(config.port, host=config.host)
     except OSError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from ..actors.engine.api import Engine
 from ..protocol.codec import CODECS
@@ -10,10 +11,14 @@ from ..protocol.commands import Welcome
 from ..protocol.events import Filter
 from .auth.access import Access
 from .auth.limited_engine import LimitedEngine
+from .auth.refused_nodes import RefusedNodes
+from .auth.signed_tickets import SignedTickets
 from .auth.strangers import Strangers
 from .auth.tickets import Tickets
 from .auth.tokens import Caller
-from .commands.entries import Context
+from .cluster.router import Router
+from .cluster.turns import Turns
+from .commands.entries import Context, Entry, Fields
 from .config import GatewayConfig, Limits
 from .http.metrics import Metrics
 from .http.state import States
@@ -31,14 +36,23 @@ if TYPE_CHECKING:
 class Shared:
     """One per gateway."""
 
-    def __init__(self, engine: Engine, epoch: str, config: GatewayConfig) -> None:
+    def __init__(
+        self, engine: Engine, epoch: str, config: GatewayConfig, router: Router | None, secret: str | None
+    ) -> None:
         self.engine = engine
         self.epoch = epoch
         self.config = config
-        self.access = Access(config)
+        self.router = router
+        """Forwards commands, if the engine is that of a cluster."""
+        self.secret = secret
+        """The secret of the cluster."""
+        self.access = Access(config, secret)
         self.strangers = Strangers(lambda: self.limits, lambda: self.access.asks_for_tokens)
-        self.tickets = Tickets()
-        self.metrics = Metrics(engine)
+        self.refused_nodes = RefusedNodes()
+        self.tickets: Tickets | SignedTickets = Tickets()
+        if secret is not None:
+            self.tickets = SignedTickets(secret, lambda name: self.access.named(name))
+        self.metrics = Metrics(engine, router)
         self.endings = Endings(engine, self.metrics.observe)
         self.snapshots = Snapshots(engine)
         self.states = States(self.snapshots)
@@ -88,9 +102,26 @@ class Shared:
         """The filter that a caller requested, narrowed to what its token permits. Raises `Forbidden`."""
         return narrowed(filter, None if caller is None else caller.scope, self.engine.job_of)
 
+    async def reach(self, seq: int) -> bool:
+        """Wait, but not for long, until this node has the event `seq`: the client can come from a node that
+        has more events. False: it must connect again."""
+        return self.router is None or await self.router.reach(seq)
+
+    async def execute(self, entry: Entry, caller: Caller, command: Any, turns: Turns | None = None) -> Fields:
+        """Execute a command of this caller, in this engine or at the leader of its cluster. `turns` are those
+        of the caller's connection."""
+        if self.router is None:
+            return await self.call(entry, caller, command)
+        return await self.router.execute(partial(self.call, entry, caller), entry, caller, command, turns)
+
+    async def call(self, entry: Entry, caller: Caller, command: Any) -> Fields:
+        """Execute a command of this caller in this engine."""
+        assert entry.call is not None, "commands about a connection are handled by its session"
+        return await entry.call(self.context(caller), command) or {}
+
     def context(self, caller: Caller) -> Context:
         """The context of a command of this caller."""
         if caller.scope is None:
-            return Context(self.engine, self.endings, self.snapshots, caller.name)
+            return Context(self.engine, self.endings, self.snapshots, caller.name, router=self.router)
         limited = LimitedEngine(self.engine, caller.scope)  # it refuses each method that it lacks
         return Context(cast(Engine, limited), self.endings, self.snapshots, caller.name, limited)

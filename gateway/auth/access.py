@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
 
 from ...protocol.errors import Forbidden, Invalid, Unauthorized
 from ...protocol.values import shown
 from ..config import GatewayConfig
 from . import origins
-from .tokens import EVERYONE, LOCAL_WORKER, Caller, Role, Tokens
+from .tokens import EVERYONE, LOCAL_WORKER, NODE, Caller, Role, Tokens
 
 logger = logging.getLogger("greenroom.gateway")
 
 
 class Access:
-    """The access rules of one configuration."""
+    """The access rules of one configuration. `secret` is that of the cluster, with which nodes and their
+    executors authenticate."""
 
-    def __init__(self, config: GatewayConfig) -> None:
+    def __init__(self, config: GatewayConfig, secret: str | None = None) -> None:
+        self._secret = secret
         self._tokens = None if config.token_file is None else Tokens.load(config.token_file)
         self._hosts = frozenset(host.lower() for host in config.allowed_hosts)
         self._origins = frozenset(origin.lower() for origin in config.allowed_origins)
@@ -100,9 +103,25 @@ class Access:
             raise Forbidden("a token of role executor can only attach an executor, at the path /executor")
         return caller
 
+    def node(self, authorization: str | None) -> Caller:
+        """The node of this cluster that has sent this `Authorization` header. Raises `Unauthorized`."""
+        if not self.is_member(authorization):
+            raise Unauthorized("the secret of the cluster is missing or differs: use the same secret_file")
+        return NODE
+
+    def is_member(self, authorization: str | None) -> bool:
+        """Whether this `Authorization` header has the secret of the cluster."""
+        if self._secret is None or authorization is None:
+            return False
+        scheme, _, token = authorization.partition(" ")
+        given = token.strip().encode(errors="surrogateescape")
+        return scheme.lower() == "bearer" and hmac.compare_digest(given, self._secret.encode())
+
     def executor(self, authorization: str | None) -> Caller:
         """The caller of an executor's connection with this `Authorization` header. Raises `Unauthorized`
         without a valid token, and `Forbidden` for a token of another role."""
+        if self.is_member(authorization):
+            return NODE
         caller = self.caller(authorization)
         if caller is None:
             raise Unauthorized("token required: send `Authorization: Bearer <token>` with the handshake")
@@ -112,10 +131,17 @@ class Access:
             )
         return caller
 
+    def named(self, name: str) -> Caller | None:
+        """The caller of this name who would be accepted now."""
+        callers = (EVERYONE,) if self._tokens is None else self._tokens
+        return next((caller for caller in callers if caller.name == name), None)
+
     def still_admits(self, caller: Caller) -> bool:
         """Whether a caller that was authenticated under earlier rules would be accepted now."""
         if caller == LOCAL_WORKER:
             return self.admits_local_workers
+        if caller == NODE:
+            return True
         if self._tokens is None:
             return caller == EVERYONE
         return self._tokens.holds(caller)

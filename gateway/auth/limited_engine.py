@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...protocol.errors import GreenroomError, NoActiveRun, NotFound
+from ...protocol.errors import Forbidden, GreenroomError, NoActiveRun, NotFound
 from ...protocol.names import FLOW
 from ...protocol.records import RunRecord
 from ...protocol.values import shown
@@ -35,7 +35,11 @@ class _Denied:
         self._scope = scope
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise self._scope.lacks()
+        raise self.lacks()
+
+    def lacks(self) -> Forbidden:
+        """The error for a command that a limited token cannot use."""
+        return self._scope.lacks()
 
 
 class LimitedEngine(_Denied):

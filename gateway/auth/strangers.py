@@ -62,7 +62,7 @@ class Strangers:
 
     def arrive(self, address: str | None) -> Stranger:
         """Start counting for a new connection, and for its address if that is known."""
-        return Stranger(self, None if address is None else self._account(_group(address)))
+        return Stranger(self, None if address is None else self._account(address_group(address)))
 
     def _account(self, group: str) -> _Account:
         """The account of a group of addresses. Above the maximum, the least recently used one is dropped."""
@@ -145,8 +145,8 @@ def _amounts(limits: Limits, times: int = 1) -> _Amounts:
     return limits.stranger_frames * times, limits.stranger_bytes * times, limits.stranger_time * times
 
 
-def _group(address: str) -> str:
-    """The addresses that share an account: of IPv6, all with the same first 64 bits, since a client can
+def address_group(address: str) -> str:
+    """The addresses that count as one client: of IPv6, all with the same first 64 bits, since a client can
     choose the other 64."""
     try:
         parsed = ip_address(address.partition("%")[0])

@@ -17,6 +17,11 @@ LIFETIME = 30.0
 _MOST = 10_000
 
 
+def invalid_ticket() -> Unauthorized:
+    """The error for a ticket that is not valid."""
+    return Unauthorized("invalid, used or expired ticket (valid for 30 seconds): request a new one")
+
+
 class Tickets:
     """The unused tickets. They expire in the order in which they are issued."""
 
@@ -37,7 +42,7 @@ class Tickets:
         self._expire()
         held = self._issued.pop(ticket, None)
         if held is None:
-            raise Unauthorized("invalid, used or expired ticket (valid for 30 seconds): request a new one")
+            raise invalid_ticket()
         return held[0]
 
     def _expire(self) -> None:

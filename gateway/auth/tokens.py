@@ -65,6 +65,9 @@ class Caller:
 EVERYONE = Caller("local", Role.ADMIN)
 """The caller if tokens are not required."""
 
+NODE = Caller("cluster", Role.EXECUTOR)
+"""A node of the cluster, or its executor. It authenticates with the secret of the cluster."""
+
 LOCAL_WORKER = Caller("local", Role.WORKER)
 """A worker on this machine without a token, if `workers_without_token` permits it."""
 

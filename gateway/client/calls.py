@@ -2,11 +2,12 @@
 
 A call is sent again after a reconnection if that is safe: if it only reads, is idempotent, or is a submit,
 which has a `request_id`. The outcome of any other call is unknown when the connection is lost; its caller
-receives `OutcomeUnknown`.
+receives `OutcomeUnknown`. `Link` repeats the same calls when the gateway asks for it with `retry_after`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TypeVar
@@ -23,14 +24,18 @@ from .errors import OutcomeUnknown, raised
 
 T = TypeVar("T")
 
+_SHORTEST_PAUSE = 0.1
+
 
 class Call(msgspec.Struct, eq=False):
-    """One command. `waits_since`: since when it waits for a connection; `None` after it is sent."""
+    """One command. `waits_since`: since when it waits for a connection; `None` after it is sent. `unsure`:
+    whether the reply to an earlier attempt was lost."""
 
     command: CommandBase
     repeatable: bool
     reply: Reply[list[Ok]]
     sent: bool = False
+    unsure: bool = False
     waits_since: float | None = None
     parts: list[Ok] = []
 
@@ -39,11 +44,29 @@ class Call(msgspec.Struct, eq=False):
         """The command's `type` on the wire."""
         return str(self.command.__struct_config__.tag)
 
+    @property
+    def submit_may_have_arrived(self) -> bool:
+        """Whether this is a submit that the gateway may have carried out without the client's knowledge."""
+        return (self.sent or self.unsure) and isinstance(self.command, SubmitCommand)
+
+    def failure(self, error: GreenroomError) -> GreenroomError:
+        """The error of this call if the client gives up because of `error`."""
+        return _unknown(self, error.message) if self.submit_may_have_arrived else error
+
 
 def expected(value: T | None) -> T:
     """Return the value of a field that the `ok` of this command always has."""
     assert value is not None, "the field is required in this reply"
     return value
+
+
+def retry_after(error: Unavailable) -> float | None:
+    """After how many seconds the gateway asks the client to repeat the command; `None` if it does not ask. A
+    cluster asks for this while it has no leader."""
+    seconds = error.details.get("retry_after")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return None
+    return max(_SHORTEST_PAUSE, seconds) if 0 <= seconds < math.inf else None
 
 
 class Calls:
@@ -66,6 +89,11 @@ class Calls:
         self._calls[command.id] = call
         return call
 
+    def repeat(self, call: Call) -> None:
+        """Add a refused call again."""
+        call.reply, call.waits_since = Reply(), trio.current_time()
+        self._calls[call.command.id] = call
+
     def forget(self, call: Call) -> None:
         """Remove a call; an answer to it is ignored."""
         self._calls.pop(call.command.id, None)
@@ -84,6 +112,7 @@ class Calls:
         """Handle an error reply."""
         call = self._calls.pop(error.id, None)
         if call is not None:
+            call.sent, call.parts = False, []
             call.reply.fail(raised(error))
 
     def fail(self, call: Call, error: GreenroomError) -> None:
@@ -96,6 +125,7 @@ class Calls:
         now = trio.current_time()
         for call in self:
             call.parts = []
+            call.unsure = call.unsure or call.sent
             if call.waits_since is None:
                 call.waits_since = now
             if call.sent and not call.repeatable:
@@ -114,14 +144,11 @@ class Calls:
     def close(self, error: Callable[[], GreenroomError]) -> None:
         """Fail all calls, because there will be no other connection."""
         for call in self:
-            if call.sent and isinstance(call.command, SubmitCommand):
-                self.fail(call, _unknown(call, str(error())))
-            else:
-                self.fail(call, error())
+            self.fail(call, call.failure(error()))
 
 
 def _unanswered(call: Call, why: str) -> GreenroomError:
-    if call.sent and isinstance(call.command, SubmitCommand):
+    if call.submit_may_have_arrived:
         return _unknown(call, why)
     return Unavailable(f"{why}; {call.name} was not carried out", command=call.name)
 

@@ -43,6 +43,7 @@ from ...protocol.validation import (
 )
 from ...protocol.values import json_value
 from .calls import expected
+from .cluster import ClientCluster
 from .executors import ClientExecutors
 from .flows import ClientFlows
 from .iterating import Iterating, converted, still_executing
@@ -68,6 +69,7 @@ class Client:
         self.flows = ClientFlows(link, self)
         self.workers = ClientWorkers(link)
         self.executors = ClientExecutors(link)
+        self.cluster = ClientCluster(link)
         self._link = link
         self._nursery = nursery
 
@@ -85,8 +87,8 @@ class Client:
 
     @property
     def url(self) -> str:
-        """The gateway's URL."""
-        return self._link.url.geturl()
+        """The gateway's URL; with several addresses, that of the connection or of the next attempt."""
+        return self._link.addresses.current.url.geturl()
 
     @property
     def role(self) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from ...protocol.commands import Error
@@ -33,7 +36,11 @@ class Refused(Exception):
         return from_code(self.code, self.message, {})
 
 
-class NotHere(Refused):
+class NotAGateway(Refused):
+    """The server at this address is not a gateway. With several addresses, the client tries the next one."""
+
+
+class NotHere(NotAGateway):
     """No gateway answers at this path. The client then tries the path with a trailing slash."""
 
 
@@ -46,10 +53,15 @@ def refusal(error: Error) -> Exception:
 
 def raised(error: Error) -> GreenroomError:
     """The exception for an error reply: the same class as the embedded engine's."""
-    details = dict(error.details)
+    return raised_from(error.code, error.message, error.details)
+
+
+def raised_from(code: str, message: str, received: Mapping[str, Any]) -> GreenroomError:
+    """The same, for the parts of an error."""
+    details = dict(received)
     if isinstance(details.get("run"), dict):
         try:
             details["run"] = msgspec.convert(details["run"], RunRecord)
         except msgspec.ValidationError as reason:
-            return Invalid(f"{error.message} (its run is malformed: {reason})")
-    return from_code(error.code, error.message, details)
+            return Invalid(f"{message} (its run is malformed: {reason})")
+    return from_code(code, message, details)

@@ -1,15 +1,16 @@
 """A client's connection, with automatic reconnection.
 
 One task opens a connection, resumes the subscription, sends the unanswered calls again, and handles messages
-until the connection is lost. Then it reconnects after an exponential backoff with random jitter, so that many
-clients do not reconnect at the same time.
+until the connection is lost. Then it tries the other addresses at once. If it has only one, or none works, it
+reconnects after an exponential backoff with random jitter, so that many clients do not reconnect at the same
+time.
 """
 
 from __future__ import annotations
 
 import logging
 import random as random_module
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from urllib.parse import SplitResult
 
 import trio
@@ -26,21 +27,20 @@ from ...protocol.commands import (
     ServerMessage,
     Subscribe,
     Unsubscribe,
+    Wait,
     Welcome,
 )
 from ...protocol.errors import GreenroomError, Invalid, TooLarge, Unavailable
 from ...protocol.events import Filter
 from ..background import background
-from .calls import Call, Calls
-from .errors import ConnectionLost, NotHere, Refused, refusal
+from .addresses import Addresses
+from .calls import Call, Calls, retry_after
+from .errors import ConnectionLost, NotAGateway, NotHere, Refused, refusal
 from .following import Following
 from .socket import Socket, open_socket, reason_of
 
 logger = logging.getLogger("greenroom.client")
 
-OpenStream = Callable[[], Awaitable[trio.abc.Stream]]
-
-CONNECT_WITHIN = 10.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _NOBODY = 0  # the id of a command whose reply is ignored
 _STABLE = 5.0  # seconds after which a connection resets the backoff
@@ -51,9 +51,8 @@ class Link:
 
     def __init__(
         self,
-        url: SplitResult,
+        addresses: Addresses,
         token: str | None,
-        open_stream: OpenStream,
         *,
         follow: bool,
         filter: Filter | None,
@@ -64,17 +63,18 @@ class Link:
         self.following = Following(filter)
         self.left = False
         self.welcome: Welcome
-        self.url = url
+        self.addresses = addresses
         self._token = token
-        self._open_stream = open_stream
         self._patience = patience
         self._random = random
         self._calls = Calls()
         self._socket: Socket | None = None
+        self._connected_at: float | None = None
         self._failure: Callable[[], GreenroomError] | None = None
         self._lost: str | None = None  # why the connection was lost
         self._changed = trio.lowlevel.ParkingLot()
         self._ready: Reply[None] = Reply()
+        self._closed = trio.Event()
 
     @property
     def connected(self) -> bool:
@@ -130,12 +130,26 @@ class Link:
         if self._failure is not None:
             raise self._failure()
         call = self._calls.add(command, repeatable=repeatable)
-        if self._socket is not None:
-            self._send(self._socket, call)
-        try:
-            return await call.reply.get()
-        finally:
-            self._calls.forget(call)
+        refused_at = None
+        while True:
+            if self._socket is not None:
+                self._send(self._socket, call)
+            try:
+                return await call.reply.get()
+            except Unavailable as error:
+                now, pause = trio.current_time(), retry_after(error)
+                if pause is None or not repeatable:
+                    raise
+                refused_at = now if refused_at is None else refused_at
+                if now + pause > refused_at + self._patience and not isinstance(command, Wait):
+                    raise call.failure(error) from None
+            finally:
+                self._calls.forget(call)
+            with trio.move_on_after(pause):
+                await self._closed.wait()
+            if self._failure is not None:
+                raise call.failure(self._failure())
+            self._calls.repeat(call)
 
     # Connecting.
 
@@ -146,12 +160,24 @@ class Link:
             began = trio.current_time()
             try:
                 await self._connect_and_serve()
-            except ConnectionLost as error:
-                why = f"connection to {self.url.geturl()} failed: {error}"
+            except ConnectionLost as lost:
+                reason = str(lost)
             except Refused as refused:
-                self.close(refused.make)
-                return
+                if not (self.addresses.several and isinstance(refused, NotAGateway)):
+                    self.close(refused.make)
+                    return
+                reason = refused.message
+            why = f"connection to {self.addresses.current.url.geturl()} failed: {reason}"
+            connected_for = 0.0 if self._connected_at is None else trio.current_time() - self._connected_at
+            if self._ready.done and connected_for > _STABLE:
+                self.addresses.begin_round()
+            round_complete = self.addresses.failed(reason)
             if not self._ready.done:
+                if not round_complete:
+                    logger.info("%s; trying the next address", why)
+                    continue
+                if self.addresses.several:
+                    why = f"connection to every address failed: {self.addresses.failures()}"
                 self.close(lambda why=why: Unavailable(why))  # type: ignore[misc]
                 return
             logger.info("%s", why)
@@ -160,9 +186,10 @@ class Link:
             if trio.current_time() - began > _STABLE:
                 failures = 0
             self._calls.give_up(trio.current_time() - self._patience, why)
-            pause = min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2.0**failures)
-            await trio.sleep(pause * (0.5 + self._random.random() / 2))
-            failures = min(failures + 1, 10)
+            if round_complete:
+                pause = min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2.0**failures)
+                await trio.sleep(pause * (0.5 + self._random.random() / 2))
+                failures = min(failures + 1, 10)
 
     async def ready(self) -> None:
         """Wait for the first connection and the first state. Raises the error that prevents it."""
@@ -171,6 +198,7 @@ class Link:
     def close(self, error: Callable[[], GreenroomError]) -> None:
         """End the connection without reconnecting; waiting callers receive the error."""
         self._failure = error
+        self._closed.set()
         if not self._ready.done:
             self._ready.fail(error())
         self._calls.close(error)
@@ -179,15 +207,17 @@ class Link:
     async def _connect_and_serve(self) -> None:
         """Open one connection, and serve it until it is lost."""
         socket = None
+        self._connected_at = None
+        limit = self.addresses.time_limit
         try:
-            with trio.move_on_after(CONNECT_WITHIN) as patience:
+            with trio.move_on_after(limit) as patience:
                 socket = await self._connect()
                 if self._token is None:
                     # With a command before `auth`, a gateway that requires a token refuses immediately.
                     await socket.send(MSGPACK.encode(Unsubscribe(id=_NOBODY)))
                 welcome = MSGPACK.decode(await socket.receive(), ServerMessage)
             if patience.cancelled_caught or socket is None:
-                raise ConnectionLost(f"timed out after {CONNECT_WITHIN:g} seconds")
+                raise ConnectionLost(f"timed out after {limit:g} seconds")
             if isinstance(welcome, Error):
                 raise refusal(welcome)
             if not isinstance(welcome, Welcome):
@@ -203,27 +233,29 @@ class Link:
             self.following.lost()
             self._calls.lost()
             if socket is not None:
-                await socket.aclose()
+                with trio.CancelScope(shield=True):  # which limits its time itself
+                    await socket.aclose()
 
     async def _connect(self) -> Socket:
-        """Connect to the URL; or to its path with a trailing slash, if a proxy forwards only that. The URL
-        that worked is kept."""
+        """Connect to the current address; or to its path with a trailing slash, if a proxy forwards only
+        that. The URL that worked is kept."""
+        address = self.addresses.current
         try:
-            return await self._connect_to(self.url)
+            return await self._connect_to(address.url)
         except NotHere as refused:
-            if self.url.path.endswith("/"):
+            if address.url.path.endswith("/"):
                 raise
-            slashed = self.url._replace(path=f"{self.url.path}/")
+            slashed = address.url._replace(path=f"{address.url.path}/")
             try:
                 socket = await self._connect_to(slashed)
             except NotHere:
                 raise refused from None
-            self.url = slashed
+            address.url = slashed
             return socket
 
     async def _connect_to(self, url: SplitResult) -> Socket:
         try:
-            stream = await self._open_stream()
+            stream = await self.addresses.current.open_stream()
         except (OSError, trio.BrokenResourceError) as error:
             raise ConnectionLost(reason_of(error)) from None
         try:
@@ -240,7 +272,7 @@ class Link:
                 self._send(socket, self._calls.add(self.following.subscribe(self.number()), repeatable=False))
             elif not self._ready.done:
                 self._ready.set(None)
-            self._socket, self._lost = socket, None
+            self._socket, self._connected_at, self._lost = socket, trio.current_time(), None
             self._changed.unpark_all()
             for call in self._calls:
                 if call.waits_since is not None:

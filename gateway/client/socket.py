@@ -28,15 +28,16 @@ from wsproto.events import (
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from ...actors.channel import Channel
-from .errors import ConnectionLost, NotHere, Refused
+from .errors import ConnectionLost, NotAGateway, NotHere, Refused
 
-_MAX_MESSAGE = 64 << 20
+MAX_MESSAGE = 64 << 20
+"""The maximum size of a message from a gateway, in bytes."""
 _MAX_REFUSAL = 1 << 16
 _QUIET = 20.0
 _CLOSE_WITHIN = 2.0
 _UNAUTHORIZED = 4401
-_CODES = {400: "invalid", 401: "unauthorized", 403: "forbidden", 404: "invalid"}
-"""HTTP statuses of a gateway for which a retry is useless."""
+_CODES = {401: "unauthorized", 403: "forbidden"}
+"""HTTP statuses of a gateway that does not admit this client."""
 _ELSEWHERE = (301, 302, 307, 308, 404)
 """HTTP statuses of a proxy for a path that it does not forward; a gateway accepts every path."""
 
@@ -56,7 +57,7 @@ async def open_socket(
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
         raise ConnectionLost(reason_of(error)) from None
     except (RemoteProtocolError, LocalProtocolError) as error:
-        raise Refused("invalid", f"{url.geturl()} is not a gateway: {error}") from None
+        raise NotAGateway("invalid", f"{url.geturl()} is not a gateway: {error}") from None
     return Socket(stream, machine, text)
 
 
@@ -73,7 +74,7 @@ async def _accepted(stream: trio.abc.Stream, machine: WSConnection, subprotocol:
             if isinstance(event, AcceptConnection):
                 if event.subprotocol != subprotocol:
                     text = f"the server does not support the subprotocol {subprotocol}"
-                    raise Refused("invalid", f"{text} (got {event.subprotocol})")
+                    raise NotAGateway("invalid", f"{text} (got {event.subprotocol})")
                 return  # data after the response stays in the machine
             if isinstance(event, RejectConnection):
                 status = event.status_code
@@ -93,6 +94,8 @@ def _refusal(status: int, body: bytes) -> Exception:
         code, message = "invalid", f"the server is not a gateway: it answered with HTTP status {status}"
     if status in _ELSEWHERE:
         return NotHere("invalid", message)
+    if status == 400:
+        return NotAGateway("invalid", message)
     if status in _CODES:
         return Refused(_CODES[status], message)
     return ConnectionLost(message if code != "invalid" else f"HTTP status {status}")
@@ -102,6 +105,8 @@ class Socket:
     """A WebSocket connection. `write` and `receive` need one task each."""
 
     def __init__(self, stream: trio.abc.Stream, machine: WSConnection, text: bool) -> None:
+        self.received_at = trio.current_time()
+        """The time of the last data, which can be a part of a message."""
         self._stream = stream
         self._machine = machine
         self._text = text
@@ -151,16 +156,18 @@ class Socket:
             await self._read()
 
     async def aclose(self) -> None:
-        """Send a closing frame, wait briefly for the other side's, and close the stream."""
-        with trio.move_on_after(_CLOSE_WITHIN, shield=True):
-            try:
+        """Send a closing frame, wait briefly for the other side's, and close the stream. If cancelled, only
+        close the stream."""
+        try:
+            with trio.move_on_after(_CLOSE_WITHIN):
                 self._put(CloseConnection(code=1000))
                 await self._write(self._outbox.receive_all_nowait())
                 while not self._closed:
                     await self.receive()
-            except (ConnectionLost, Refused, trio.BrokenResourceError, trio.ClosedResourceError):
-                self._closed = True
-        await trio.aclose_forcefully(self._stream)
+        except (ConnectionLost, Refused, trio.BrokenResourceError, trio.ClosedResourceError):
+            self._closed = True
+        finally:
+            await trio.aclose_forcefully(self._stream)
 
     async def written(self) -> None:
         """Wait until `write` has sent all queued messages, or has returned."""
@@ -190,6 +197,7 @@ class Socket:
                     raise ConnectionLost(reason_of(error)) from None
                 if not data:
                     raise ConnectionLost("closed by the gateway without a closing frame")
+                self.received_at = trio.current_time()
                 self._machine.receive_data(data)
                 self._events = self._machine.events()
                 return
@@ -205,8 +213,8 @@ class Socket:
             data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
             self._fragments.append(data)
             self._size += len(data)
-            if self._size > _MAX_MESSAGE:
-                raise ConnectionLost(f"message from the gateway must have at most {_MAX_MESSAGE} bytes")
+            if self._size > MAX_MESSAGE:
+                raise ConnectionLost(f"message from the gateway must have at most {MAX_MESSAGE} bytes")
             if event.message_finished:
                 message = b"".join(self._fragments)
                 self._fragments.clear()

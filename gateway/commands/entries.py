@@ -4,7 +4,7 @@ engine, and the HTTP path."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -14,6 +14,9 @@ from ..auth.limited_engine import LimitedEngine
 from ..auth.tokens import Role
 from ..stream.endings import Endings
 from ..stream.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from ..cluster.router import Router
 
 Fields = dict[str, Any]
 """The fields of a reply, `protocol.commands.Ok`."""
@@ -29,6 +32,8 @@ class Context:
     by: str
     limited: LimitedEngine | None = None
     """The engine for a caller whose token has limits; it refuses what the limits do not permit."""
+    router: Router | None = None
+    """Of a node of a cluster."""
 
 
 Call = Callable[[Context, Any], Awaitable[Fields | None]]
@@ -61,3 +66,8 @@ class Entry:
     """Whether its reply can be large; a connection can have only a few of these in flight."""
     waits: bool = False
     """Whether it can take long; `max_waits` limits these, and they do not count for `max_commands`."""
+    local: bool = False
+    """Whether a follower of a cluster answers it itself; all others are forwarded to the leader."""
+    repeatable: bool = False
+    """Whether it can be sent to the next leader if a leader is lost before its answer. A submission takes
+    effect once, because it has a request id."""

@@ -5,10 +5,11 @@ A new command is added here, once. Commands for flows and workers are in `flows`
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ...protocol import commands as wire
 from ...protocol.commandbase import timeout_from_wire
+from ...protocol.errors import Conflict
 from ...protocol.names import check_name, lane_name
 from ...protocol.submission import SubmitOptions, from_wire
 from ...protocol.validation import FilesFate, check_limit, check_text
@@ -16,6 +17,9 @@ from ..auth.tokens import Role
 from ..stream.snapshots import View
 from .entries import Context, Entry, Fields, Http
 from .flows import FLOW_TABLE
+
+if TYPE_CHECKING:
+    from ..cluster.router import Router
 
 
 async def _submit(context: Context, command: wire.Submit) -> Fields:
@@ -126,36 +130,79 @@ async def _drain_executor(context: Context, command: wire.DrainExecutor) -> None
     await context.engine.executors.drain(command.executor_id, by=context.by)
 
 
+async def _get_cluster(context: Context, command: wire.GetCluster) -> Fields:
+    return {"cluster": await _router(context).status()}
+
+
+async def _step_down(context: Context, command: wire.StepDown) -> None:
+    router = _router(context)
+    assert router.step_down_here is not None, "the command is executed at the leader"
+    await router.step_down_here()
+
+
+def _router(context: Context) -> Router:
+    if context.limited is not None:
+        raise context.limited.lacks()
+    if context.router is None:
+        raise Conflict("this server is not a node of a cluster: start it with --cluster")
+    return context.router
+
+
 _VIEWER, _OPERATOR, _ADMIN = Role.VIEWER, Role.OPERATOR, Role.ADMIN
 
 TABLE: tuple[Entry, ...] = (
-    Entry(wire.Submit, _OPERATOR, _submit, Http("POST", "/api/runs", status=201)),
+    Entry(wire.Submit, _OPERATOR, _submit, Http("POST", "/api/runs", status=201), repeatable=True),
     Entry(wire.Cancel, _OPERATOR, _cancel, Http("POST", "/api/runs/{run_id}/cancel")),
     Entry(wire.Inject, _OPERATOR, _inject, Http("POST", "/api/runs/{run_or_handle}/inject")),
     Entry(wire.Answer, _OPERATOR, _answer, Http("POST", "/api/interrupts/{interrupt_id}/answer")),
-    Entry(wire.Wait, _VIEWER, _wait, waits=True),
-    Entry(wire.GetRun, _VIEWER, _get_run, Http("GET", "/api/runs/{run_id}", body="run")),
-    Entry(wire.ListRuns, _VIEWER, _list_runs, Http("GET", "/api/runs"), heavy=True),
-    Entry(wire.History, _VIEWER, _history, Http("GET", "/api/runs/{run_id}/events"), heavy=True),
-    Entry(wire.GetSnapshot, _VIEWER, _snapshot, Http("GET", "/api/state", body="snapshot"), heavy=True),
+    Entry(wire.Wait, _VIEWER, _wait, waits=True, local=True),
+    Entry(wire.GetRun, _VIEWER, _get_run, Http("GET", "/api/runs/{run_id}", body="run"), local=True),
+    Entry(wire.ListRuns, _VIEWER, _list_runs, Http("GET", "/api/runs"), heavy=True, local=True),
+    Entry(wire.History, _VIEWER, _history, Http("GET", "/api/runs/{run_id}/events"), heavy=True, local=True),
+    Entry(
+        wire.GetSnapshot,
+        _VIEWER,
+        _snapshot,
+        Http("GET", "/api/state", body="snapshot"),
+        heavy=True,
+        local=True,
+    ),
     Entry(wire.Subscribe, _VIEWER),
     Entry(wire.Unsubscribe, _VIEWER),
-    Entry(wire.SetParams, _OPERATOR, _set_params, Http("PUT", "/api/handles/{handle}/params")),
-    Entry(wire.SetConcurrency, _ADMIN, _set_concurrency, Http("PUT", "/api/lanes/{lane}")),
+    Entry(
+        wire.SetParams, _OPERATOR, _set_params, Http("PUT", "/api/handles/{handle}/params"), repeatable=True
+    ),
+    Entry(wire.SetConcurrency, _ADMIN, _set_concurrency, Http("PUT", "/api/lanes/{lane}"), repeatable=True),
     Entry(
         wire.SetMaxConcurrent,
         _ADMIN,
         _set_max_concurrent,
         Http("PUT", "/api/max_concurrent", also={"max_concurrent": "limit"}),
+        repeatable=True,
     ),
     Entry(wire.ClearLane, _OPERATOR, _clear_lane, Http("POST", "/api/lanes/{lane}/clear")),
     Entry(wire.ClearHandle, _OPERATOR, _clear_handle, Http("POST", "/api/handles/{handle}/clear")),
     Entry(wire.ReleaseHandle, _OPERATOR, _release_handle, Http("POST", "/api/handles/{handle}/release")),
     Entry(wire.ResetLanes, _ADMIN, _reset_lanes, Http("POST", "/api/reset")),
-    Entry(wire.Drain, _ADMIN, _drain, Http("POST", "/api/drain")),
-    Entry(wire.Resume, _ADMIN, _resume, Http("POST", "/api/resume")),
-    Entry(wire.ListExecutors, _VIEWER, _list_executors, Http("GET", "/api/executors"), heavy=True),
-    Entry(wire.DrainExecutor, _ADMIN, _drain_executor, Http("POST", "/api/executors/{executor_id}/drain")),
+    Entry(wire.Drain, _ADMIN, _drain, Http("POST", "/api/drain"), repeatable=True),
+    Entry(wire.Resume, _ADMIN, _resume, Http("POST", "/api/resume"), repeatable=True),
+    Entry(
+        wire.ListExecutors,
+        _VIEWER,
+        _list_executors,
+        Http("GET", "/api/executors"),
+        heavy=True,
+        repeatable=True,
+    ),
+    Entry(
+        wire.DrainExecutor,
+        _ADMIN,
+        _drain_executor,
+        Http("POST", "/api/executors/{executor_id}/drain"),
+        repeatable=True,
+    ),
+    Entry(wire.GetCluster, _VIEWER, _get_cluster, Http("GET", "/api/cluster", body="cluster"), local=True),
+    Entry(wire.StepDown, _ADMIN, _step_down, Http("POST", "/api/cluster/step-down")),
     *FLOW_TABLE,
 )
 

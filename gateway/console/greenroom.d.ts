@@ -8,10 +8,16 @@
 /**
  * Connect to a gateway, at `ws://`, `wss://`, `http://` or `https://`. Resolves when the client has the state; rejects
  * if the first connection fails.
+ *
+ * An array is the addresses of several nodes of one cluster. The client begins with a random one. If an address is
+ * unreachable, or its connection is lost, the client tries the others at once.
  */
-export function connect(url: Url, options?: ConnectOptions & { follow?: true }): Promise<Client>;
-export function connect(url: Url, options: ConnectOptions & { follow: false }): Promise<Client<null>>;
-export function connect(url: Url, options: ConnectOptions): Promise<Client<Projection | null>>;
+export function connect(url: Urls, options?: ConnectOptions & { follow?: true }): Promise<Client>;
+export function connect(url: Urls, options: ConnectOptions & { follow: false }): Promise<Client<null>>;
+export function connect(url: Urls, options: ConnectOptions): Promise<Client<Projection | null>>;
+
+/** One URL, or those of several nodes of one cluster (at most 100). */
+export type Urls = Url | readonly Url[];
 
 /** A URL: text, or an object of the class `URL`. */
 export type Url = string | { readonly href: string; toString(): string };
@@ -31,7 +37,7 @@ export interface ConnectOptions {
   on_connection?: ConnectionListener | null;
   /** The class to use instead of the global one, such as that of the package `ws`. */
   WebSocket?: WebSocketClass;
-  /** Returns a number from 0 to 1, for the pauses between attempts to connect. */
+  /** Returns a number from 0 to 1, for the pauses between attempts to connect and for the order of addresses. */
   random?: () => number;
 }
 
@@ -64,19 +70,25 @@ export interface AbortSignalLike {
   removeEventListener(type: "abort", listener: () => void): void;
 }
 
-/** The first attempt to connect. Only a listener that was passed to `connect` receives it. */
+/** An attempt to connect for the first time. Only a listener that was passed to `connect` receives it. */
 export interface Connecting {
   readonly status: "connecting";
+  /** The address of the attempt. */
+  readonly url: string;
 }
 
 /** The gateway accepted the connection. Missed events follow. */
 export interface Connected {
   readonly status: "connected";
+  /** The address of the connection. */
+  readonly url: string;
 }
 
 /** The connection was lost, or an attempt to reconnect failed. */
 export interface Reconnecting {
   readonly status: "reconnecting";
+  /** The address of the next attempt. */
+  readonly url: string;
   /** Why. */
   readonly reason: string;
   /** The number of the next attempt, which is 1 after each loss. */
@@ -88,6 +100,8 @@ export interface Reconnecting {
 /** Final: there will be no further connection. */
 export interface Closed {
   readonly status: "closed";
+  /** The last address. */
+  readonly url: string;
   readonly reason: string;
   /** What all commands reject with; null after `close()`. */
   readonly error: GreenroomError | null;
@@ -111,6 +125,8 @@ export class Client<State extends Projection | null = Projection> {
   readonly workers: Workers;
   /** Executors, the processes that execute bodies. */
   readonly executors: Executors;
+  /** The cluster behind the gateway. Its methods fail with `conflict` if the server is not a node of one. */
+  readonly cluster: Cluster;
   /** Whether the client is connected now: `connection.status === "connected"`. */
   get connected(): boolean;
   /** The state of the connection: a frozen object, replaced at each change. */
@@ -235,6 +251,14 @@ export interface Executors {
   list(): Promise<ExecutorInfo[]>;
   /** Let an executor finish its bodies and exit. */
   drain(id: string): Promise<void>;
+}
+
+/** `Client.cluster`. */
+export interface Cluster {
+  /** The nodes, and which of them leads; as the leader knows them, or as this node does without one. */
+  status(): Promise<ClusterInfo>;
+  /** Let the leader hand the leadership to the follower that has the most events. */
+  stepDown(): Promise<void>;
 }
 
 /** A definition of a flow: an object, or a text of JSON or YAML. */
@@ -735,6 +759,29 @@ export interface ExecutorChanged {
   start?: string;
 }
 
+/** A node of the cluster has `joined` its leader, or `left`. */
+export interface NodeChanged {
+  type: "node_changed";
+  seq: number;
+  at: number;
+  by: string;
+  node: string;
+  status: string;
+  address: string;
+  version?: string;
+}
+
+/** A node leads the cluster from here on. Its `term` is higher than any before. */
+export interface LeaderChanged {
+  type: "leader_changed";
+  seq: number;
+  at: number;
+  by: string;
+  node: string;
+  address: string;
+  term: number;
+}
+
 /** The engine as a whole. `executing` counts the slots in use, `queued` the queued runs. */
 export interface EngineState {
   max_concurrent: number;
@@ -946,6 +993,38 @@ export interface ExecutorInfo {
   start: string;
 }
 
+/** The leader: its node, its address, and the term of its lease. */
+export interface LeaderInfo {
+  id: string;
+  address: string;
+  term: number;
+}
+
+/**
+ * A node of a cluster. Its `role` is `leader`, `follower`, `looking` for a leader, or `unknown` while no
+ * leader is known. `seq` is the last event that it has, and `lag` the age of its state in seconds; both are
+ * 0 if they are not known.
+ */
+export interface NodeInfo {
+  id: string;
+  address: string;
+  role: string;
+  version: string;
+  seq: number;
+  lag: number;
+}
+
+/**
+ * A cluster as one node, `node`, knows it. `leader` is null while none is known. Only the leader knows
+ * all followers.
+ */
+export interface ClusterInfo {
+  node: string;
+  role: string;
+  leader: LeaderInfo | null;
+  nodes: NodeInfo[];
+}
+
 /**
  * The role of a token. A viewer reads; an operator also starts, cancels, answers and clears runs; an
  * admin also changes limits, resets and drains. A worker can only take and complete work. An executor can
@@ -976,4 +1055,6 @@ export type GreenroomEvent =
   | EngineChanged
   | FlowChanged
   | NodeWorkerChanged
-  | ExecutorChanged;
+  | ExecutorChanged
+  | NodeChanged
+  | LeaderChanged;

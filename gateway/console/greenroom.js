@@ -632,6 +632,8 @@ const UNAUTHORIZED = 4401;
 const LONGEST_TIMEOUT = 2 ** 31 - 1;
 
 const CONNECT_WITHIN = 10_000;
+const SHORTEST_LIMIT = 1_000;
+const MOST_ADDRESSES = 100;
 const SHORTEST_PAUSE = 100;
 const LONGEST_PAUSE = 5_000;
 const STABLE = 5_000;
@@ -642,13 +644,18 @@ let begin; // set by Client, so that only `connect` can call it
 /**
  * Connect to a gateway. Resolves when the client has the state; rejects if the first connection fails.
  *
+ * An array of URLs is the addresses of several nodes of one cluster. The client begins with a random one. If an address
+ * is unreachable, or its connection is lost, the client tries the others at once. `connect` rejects as unavailable only
+ * after every address has failed.
+ *
  * - `token`: sent in the first message, never in the URL.
  * - `filter`: follow only some `handles`, `lanes` or `runs`.
  * - `follow: false`: do not follow the events. The client has no `state` and no `events()` then.
  * - `patience`: for how many seconds a command waits for a connection (30).
  * - `onConnection`: a listener for the state of the connection, from "connecting" on; see `Client.onConnection`.
  * - `WebSocket`: the class to use instead of the global one, such as that of the package `ws`.
- * - `random`: returns a number from 0 to 1, for the pauses between attempts to connect.
+ * - `random`: returns a number from 0 to 1, for the pauses between attempts to connect, and for the order of several
+ *   addresses.
  */
 export async function connect(url, options = {}) {
   const client = new Client(url, options);
@@ -761,7 +768,18 @@ export class Client {
     },
   };
 
-  #url;
+  /** The cluster behind the gateway. */
+  cluster = {
+    /** The nodes, and which of them leads. */
+    status: async () => (await this.#ask({ type: "get_cluster" }, true)).cluster,
+    /** Let the leader hand the leadership to another node. */
+    stepDown: async () => {
+      await this.#ask({ type: "step_down" });
+    },
+  };
+
+  #addresses;
+  #tried = 0; // attempts in this round, which is one attempt at each address
   #token;
   #filter;
   #follow;
@@ -779,10 +797,9 @@ export class Client {
   #failure = null;
   #closed = false;
   #ready;
-  #slashed = false; // whether the client connects to the URL with a slash at the end of its path
-  #reached = false;
   #failures = 0;
   #began = 0;
+  #connectedAt = null;
   #pause = null;
 
   #received = 0; // the gateway has sent everything up to this `seq`
@@ -807,7 +824,7 @@ export class Client {
       throw new GreenroomError("invalid", `connect: ${rule} (got ${shown(patience)})`);
     }
     if (isGiven(given.onConnection)) this.onConnection(given.onConnection);
-    this.#url = String(url).replace(/^http/, "ws");
+    this.#addresses = addressesOf(url, random);
     this.#token = token;
     this.#filter = filter;
     this.#follow = follow;
@@ -825,7 +842,7 @@ export class Client {
     return this.#connection.status === "connected";
   }
 
-  /** The state of the connection: a frozen object, replaced at each change. See `onConnection`. */
+  /** The state of the connection, with its address: a frozen object, replaced at each change. See `onConnection`. */
   get connection() {
     return this.#connection;
   }
@@ -833,8 +850,8 @@ export class Client {
   /**
    * Call `listener` with the state of the connection at every change. Returns a function that removes the listener.
    *
-   * The states, by `status`:
-   * - `connecting`: the first attempt to connect. Only a listener that was passed to `connect` receives it.
+   * `url` is the address of the connection, or of the next attempt. The states, by `status`:
+   * - `connecting`: an attempt to connect for the first time. Only a listener that was passed to `connect` receives it.
    * - `connected`: the gateway accepted the connection. Missed events follow.
    * - `reconnecting`: the connection was lost, or an attempt to reconnect failed. `reason` is the cause. The attempt
    *   with the number `attempt`, which is 1 after each loss, begins at `retryAt` (milliseconds, as `Date.now()`).
@@ -1054,10 +1071,16 @@ export class Client {
 
   // Internals.
 
+  /** The URL of the connection, or of the next attempt. */
+  get #url() {
+    const [{ url, slashed }] = this.#addresses;
+    return slashed ? withSlash(url) : url;
+  }
+
   #begin() {
     return new Promise((resolve, reject) => {
       this.#ready = { resolve, reject, done: false };
-      this.#report({ status: "connecting" });
+      this.#report({ status: "connecting", url: this.#url });
       this.#open();
     });
   }
@@ -1093,13 +1116,14 @@ export class Client {
   }
 
   #waitForConnection(call) {
-    if (call.command.type === "wait") return;
+    if (call.command.type === "wait" || call.timer !== undefined) return;
     call.timer = setTimeout(() => {
-      const why = `no connection to ${this.#url} for ${this.#patience / 1000} seconds`;
+      const [{ url }, ...others] = this.#addresses;
+      const target = others.length > 0 ? `any of ${others.length + 1} addresses` : url;
+      const why = `no connection to ${target} for ${this.#patience / 1000} seconds`;
       this.#calls.delete(call.command.id);
-      const unknown = call.sent && STARTS.has(call.command.type);
       call.reject(
-        unknown
+        mayHaveStarted(call)
           ? new OutcomeUnknown(call.command.type, why)
           : new GreenroomError("unavailable", `${why}; ${call.command.type} was not carried out`),
       );
@@ -1108,6 +1132,7 @@ export class Client {
 
   #send(call) {
     clearTimeout(call.timer);
+    call.timer = undefined;
     const { text } = call;
     const limit = this.#welcome.limits.max_message_bytes ?? Infinity;
     if (text.length * 3 > limit) {
@@ -1144,7 +1169,8 @@ export class Client {
     }
     for (const call of this.#calls.values()) {
       clearTimeout(call.timer);
-      const unknown = call.sent && (STARTS.has(call.command.type) || !call.repeatable);
+      clearTimeout(call.repeating);
+      const unknown = mayHaveStarted(call) || (call.sent && !call.repeatable);
       call.reject(unknown ? new OutcomeUnknown(call.command.type, makeError().message) : makeError());
     }
     this.#calls.clear();
@@ -1152,35 +1178,38 @@ export class Client {
     for (const waiting of this.#ends.values()) for (const { reject } of waiting) reject(makeError());
     this.#ends.clear();
     const error = makeError();
-    this.#report({ status: "closed", reason: error.message, error: this.#closed ? null : error });
+    this.#report({ status: "closed", url: this.#url, reason: error.message, error: this.#closed ? null : error });
   }
 
   // Connections, one after the other, each with a WebSocket.
 
   #open() {
-    const url = this.#slashed ? withSlash(this.#url) : this.#url;
+    const [address] = this.#addresses;
     this.#began = Date.now();
+    this.#connectedAt = null;
     let socket;
     try {
-      socket = new this.#WebSocket(url, SUBPROTOCOL);
+      socket = new this.#WebSocket(this.#url, SUBPROTOCOL);
     } catch (error) {
-      this.#fail(() => new GreenroomError("invalid", `invalid url ${this.#url}: ${error.message}`));
+      const why = `invalid url ${address.url}: ${error.message}`;
+      if (this.#addresses.length > 1) this.#lost(why, true); // such as ws: on a page that was loaded over https:
+      else this.#fail(() => new GreenroomError("invalid", why));
       return;
     }
     this.#socket = socket;
     let why = "";
     let opened = false;
-    const lose = (reason) => {
+    const lose = (reason, mayRetryWithSlash = true) => {
       why ||= reason;
       clearTimeout(timer);
       clearInterval(watch);
-      if (this.#socket === socket) this.#lost(why, opened);
+      if (this.#socket === socket) this.#lost(why, opened || !mayRetryWithSlash);
       socket.close();
     };
-    const timer = setTimeout(() => lose(`no reply within ${CONNECT_WITHIN / 1000} seconds`), CONNECT_WITHIN);
+    const timeOut = () => lose(`no reply within ${this.#limit / 1000} seconds`, this.#addresses.length === 1);
+    const timer = setTimeout(timeOut, this.#limit);
     socket.onopen = () => {
-      opened = true;
-      this.#reached = true;
+      opened = address.reached = true;
       if (this.#token !== null) socket.send(JSON.stringify({ type: "auth", token: this.#token, id: 0 }));
       else socket.send(JSON.stringify({ type: "unsubscribe", id: 0 })); // a gateway that requires a token refuses it
     };
@@ -1217,36 +1246,66 @@ export class Client {
     };
   }
 
+  /** How long an attempt takes at most. Of several addresses, none must use up the client's patience. */
+  get #limit() {
+    const count = this.#addresses.length;
+    return count === 1 ? CONNECT_WITHIN : Math.max(SHORTEST_LIMIT, Math.min(CONNECT_WITHIN, this.#patience / count));
+  }
+
   #lost(why, opened) {
     this.#socket = null;
-    if (!opened && !this.#reached && !this.#failure && withSlash(this.#url) !== this.#url) {
+    const [address] = this.#addresses;
+    if (!opened && !address.reached && !this.#failure && withSlash(address.url) !== address.url) {
       // A proxy may pass on only `prefix/`. A page cannot see the status of the refusal, so it tries both.
-      this.#slashed = !this.#slashed;
-      if (this.#slashed) return this.#open();
+      address.slashed = !address.slashed;
+      if (address.slashed) return this.#open();
     }
     this.#subscribing = [];
     this.#parts = [];
     if (this.#failure) return;
-    if (!this.#ready.done) {
-      this.#fail(() => new GreenroomError("unavailable", `connection to ${this.#url} failed: ${why}`));
+    const roundComplete = this.#useNextAddress(why);
+    if (!this.#ready.done && roundComplete) {
+      const [{ url }, ...others] = this.#addresses;
+      const reasons = this.#addresses.map((one) => `${one.url}: ${one.failure}`).join("; ");
+      const message =
+        others.length > 0 ? `connection to every address failed: ${reasons}` : `connection to ${url} failed: ${why}`;
+      this.#fail(() => new GreenroomError("unavailable", message));
       return;
     }
     for (const [id, call] of this.#calls) {
       call.parts = [];
-      clearTimeout(call.timer);
       if (call.sent && !call.repeatable) {
         this.#calls.delete(id);
         call.reject(new OutcomeUnknown(call.command.type, "the connection was lost"));
-      } else {
+      } else if (call.repeating === undefined) {
+        call.unsure ||= call.sent;
         this.#waitForConnection(call);
       }
     }
     if (Date.now() - this.#began > STABLE) this.#failures = 0;
-    const longest = Math.min(LONGEST_PAUSE, SHORTEST_PAUSE * 2 ** this.#failures++);
-    const pause = longest * (0.5 + this.#random() / 2);
+    let pause = 0;
+    if (roundComplete) {
+      const longest = Math.min(LONGEST_PAUSE, SHORTEST_PAUSE * 2 ** this.#failures++);
+      pause = longest * (0.5 + this.#random() / 2);
+    }
     this.#pause = setTimeout(() => this.#open(), pause);
+    if (!this.#ready.done) {
+      this.#report({ status: "connecting", url: this.#url });
+      return;
+    }
     const attempt = (this.#connection.attempt ?? 0) + 1;
-    this.#report({ status: "reconnecting", reason: why, attempt, retryAt: Date.now() + pause });
+    this.#report({ status: "reconnecting", url: this.#url, reason: why, attempt, retryAt: Date.now() + pause });
+  }
+
+  /** Use the next address for the next attempt. Returns whether the round is complete. */
+  #useNextAddress(why) {
+    const lasted = this.#connectedAt !== null && Date.now() - this.#connectedAt > STABLE;
+    if (this.#ready.done && lasted) this.#tried = 0; // the connection that was lost begins a round
+    const address = this.#addresses.shift();
+    address.failure = why;
+    this.#addresses.push(address);
+    this.#tried = (this.#tried + 1) % this.#addresses.length;
+    return this.#tried === 0;
   }
 
   #take(message) {
@@ -1284,8 +1343,9 @@ export class Client {
     } else {
       this.#setReady();
     }
-    for (const call of waiting) this.#send(call);
-    this.#report({ status: "connected" });
+    for (const call of waiting) if (call.repeating === undefined) this.#send(call);
+    this.#connectedAt = Date.now();
+    this.#report({ status: "connected", url: this.#url });
   }
 
   #subscription(after) {
@@ -1342,18 +1402,44 @@ export class Client {
   }
 
   #refused({ id, code, message, details }) {
-    if (!this.connected && code === "unauthorized") {
+    if (!this.connected) {
+      if (!FINAL.has(code)) throw new Error(message);
       this.#fail(() => new GreenroomError(code, message, details));
       return;
     }
     const call = this.#calls.get(id);
     if (call === undefined) return;
-    this.#calls.delete(id);
-    call.reject(new GreenroomError(code, message, details));
+    const error = new GreenroomError(code, message, details);
+    const pause = call.repeatable ? retryPause(error) : null;
+    if (pause === null) {
+      this.#calls.delete(id);
+      call.reject(error);
+    } else {
+      this.#repeat(call, pause, error);
+    }
     if (call.command.type !== "subscribe") return;
     if (!FINAL.has(code)) throw new Error(message);
     this.#fail(() => new GreenroomError(code, message, details));
     this.#socket?.close(1000);
+  }
+
+  /** Send a refused call again after `pause`, on the connection that there is then. */
+  #repeat(call, pause, error) {
+    const { id, type } = call.command;
+    call.sent = false;
+    call.parts = [];
+    call.refusedAt ??= Date.now();
+    if (Date.now() + pause > call.refusedAt + this.#patience && type !== "wait") {
+      this.#calls.delete(id);
+      call.reject(mayHaveStarted(call) ? new OutcomeUnknown(type, error.message) : error);
+      return;
+    }
+    const send = () => {
+      call.repeating = undefined;
+      if (this.connected) this.#send(call);
+      else this.#waitForConnection(call);
+    };
+    call.repeating = setTimeout(send, Math.min(pause, LONGEST_TIMEOUT));
   }
 
   // Following. gateway/client/following.py explains it.
@@ -1461,6 +1547,62 @@ export class Ticket {
   async cancel(files = "keep") {
     return this.#client.cancel(this.id, files);
   }
+}
+
+/** Whether this is a submit that may have been carried out. `unsure`: the reply to an earlier attempt was lost. */
+const mayHaveStarted = (call) => (call.sent || call.unsure) && STARTS.has(call.command.type);
+
+/** After how many milliseconds the gateway asks the client to repeat a command; null if it does not ask. */
+function retryPause({ code, details }) {
+  const seconds = details?.retry_after;
+  if (code !== "unavailable" || typeof seconds !== "number" || !(seconds >= 0 && seconds < Infinity)) return null;
+  return Math.max(SHORTEST_PAUSE, seconds * 1000);
+}
+
+/** The addresses in the argument of `connect`. Several are in a random order, so that clients spread over them. */
+function addressesOf(url, random) {
+  if (!Array.isArray(url)) return [newAddress(url)];
+  if (url.length < 1 || url.length > MOST_ADDRESSES) {
+    throw new GreenroomError("invalid", `connect: url must contain 1 to ${MOST_ADDRESSES} URLs (got ${url.length})`);
+  }
+  const known = new Map();
+  for (const one of url) {
+    const target = targetOf(one);
+    if (known.has(target)) {
+      const both = `${known.get(target)} and ${one}`;
+      throw new GreenroomError("invalid", `connect: url contains the same address twice: ${both}; remove one`);
+    }
+    known.set(target, one);
+  }
+  const found = url.map(newAddress);
+  for (let last = found.length - 1; last > 0; last--) {
+    const other = Math.min(last, Math.floor(random() * (last + 1)));
+    [found[last], found[other]] = [found[other], found[last]];
+  }
+  return found;
+}
+
+/** `slashed`: whether the client uses the URL with a slash at the end of its path. */
+const newAddress = (url) => ({ url: withWs(url), slashed: false, reached: false, failure: null });
+const withWs = (url) => String(url).replace(/^http/, "ws");
+
+/** The same for URLs of the same address. */
+function targetOf(url) {
+  let address;
+  try {
+    address = new URL(withWs(url));
+  } catch {
+    address = null;
+  }
+  if (!address || !/^wss?:$/.test(address.protocol) || address.hash) {
+    const rule = "each url must be like ws://127.0.0.1:8440 or wss://example.org";
+    throw new GreenroomError("invalid", `connect: ${rule} (got ${shown(url)})`);
+  }
+  if (address.username || address.password) {
+    const remedy = "URLs appear in logs: use the option token";
+    throw new GreenroomError("invalid", `connect: url must not contain a token, because ${remedy}`);
+  }
+  return withSlash(address.href);
 }
 
 /** The URL with a slash at the end of its path. */

@@ -22,7 +22,7 @@ from ...protocol.errors import BY_CODE
 from ...protocol.events import Event, Filter
 from ...protocol.flow import commands as flow_wire
 from ...protocol.flow.records import FlowTask, NodeRun, WorkerState
-from ...protocol.records import Counts, ExecutorInfo, LaneState, RunRecord, Snapshot
+from ...protocol.records import ClusterInfo, Counts, ExecutorInfo, LaneState, RunRecord, Snapshot
 from ..commands.entries import Entry, Http
 from ..commands.table import TABLE
 from ..http.routes import paths
@@ -49,6 +49,7 @@ from .schemas import (
 from .tasks import TASK_SCHEMAS, task_requests
 
 _SHOWN = (
+    ClusterInfo,
     Counts,
     Event,
     ExecutorInfo,
@@ -78,6 +79,7 @@ ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     wire.ClearHandle: ("count",),
     wire.ReleaseHandle: ("released",),
     wire.ListExecutors: ("executors",),
+    wire.GetCluster: ("cluster",),
     flow_wire.CreateFlow: ("flow",),
     flow_wire.PublishFlow: ("version",),
     flow_wire.AddFlowVersion: ("version",),

@@ -20,7 +20,7 @@ from msgspec import inspect
 from ...protocol.errors import BY_CODE
 from ...protocol.events import Event
 from ...protocol.flow.records import FlowTask, NodeRun, QueueItem, WorkerState
-from ...protocol.records import ExecutorInfo, Snapshot
+from ...protocol.records import ClusterInfo, ExecutorInfo, Snapshot
 from ...protocol.states import Status
 from ..auth.tokens import Role
 
@@ -29,7 +29,17 @@ MARKER = "// Generated from the Python types; do not edit below this line.\n"
 NAMES: dict[type, str] = {Status: "RunStatus"}
 """Types whose name says too little outside their module."""
 
-_ROOTS = (*get_args(Event), Snapshot, FlowTask, NodeRun, WorkerState, QueueItem, ExecutorInfo, Role)
+_ROOTS = (
+    *get_args(Event),
+    Snapshot,
+    FlowTask,
+    NodeRun,
+    WorkerState,
+    QueueItem,
+    ExecutorInfo,
+    ClusterInfo,
+    Role,
+)
 _PLAIN: dict[type[inspect.Type], str] = {
     inspect.AnyType: "unknown",
     inspect.NoneType: "null",

@@ -15,6 +15,8 @@ from ...protocol.flow.records import NodeStatus, WorkerState, WorkerStatus
 from ...protocol.fold import Projection
 from ...protocol.records import Counts, ExecutorInfo, Snapshot
 from ...protocol.states import ENDED, Status
+from ..cluster.router import Router
+from .cluster_metrics import ClusterMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -25,10 +27,15 @@ _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class Metrics:
-    """The metrics of one gateway and its engine."""
+    """The metrics of one gateway and its engine; with `router`, also those of a node of a cluster.
 
-    def __init__(self, engine: Engine) -> None:
+    A node has another engine each time it leads, and none while it follows. What an engine counts begins
+    again at 0.
+    """
+
+    def __init__(self, engine: Engine, router: Router | None = None) -> None:
         self._engine = engine
+        self._router = router
         self._seq = engine.stream.last_seq
         self._queued_at: dict[str, float] = {}
         registry = self._registry = CollectorRegistry()
@@ -57,7 +64,6 @@ class Metrics:
             "greenroom_loop_blocked", "Times that an event loop with bodies was blocked for 1 s or longer"
         )
         self._blocked_time = counter("greenroom_loop_blocked_seconds", "Total seconds of these blockages")
-        self._blocked_before = engine.blocked
         self._last_seq = gauge("greenroom_seq", "The seq of the last event")
         self._node_runs = counter("greenroom_node_runs", "Attempts of nodes of flows, by status", ["status"])
         self._workers = gauge("greenroom_workers", "Workers, by status", ["status"])
@@ -69,7 +75,10 @@ class Metrics:
         self._executors = gauge("greenroom_executors", "Executors, by status", ["status"])
         self._bodies = gauge("greenroom_executor_bodies", "Bodies that an executor executes", ["executor"])
         self._lost = counter("greenroom_executors_lost", "Executors that were lost without a drain")
+        self._counted = engine.executors
         self._lost_before = engine.executors.lost
+        self._blocked_before = engine.blocked
+        self._cluster = None if router is None else ClusterMetrics(router, registry)
         for status in ENDED:
             self._ended.labels(status)
         for name in get_args(NodeStatus):
@@ -83,9 +92,10 @@ class Metrics:
 
     def committed(self) -> None:
         """Record a commit; the stream calls this after each."""
-        size = self._engine.stream.last_seq - self._seq
-        if size:
-            self._seq += size
+        seq = self._engine.stream.last_seq
+        size, self._seq = seq - self._seq, seq
+        follows = self._router is not None and self._router.engine is None
+        if size > 0 and not follows:
             self._commit_size.observe(size)
             self._commit_time.observe(self._engine.commit_seconds)
 
@@ -124,8 +134,6 @@ class Metrics:
         self._bodies.clear()
         for executor in executors:
             self._bodies.labels(executor.id).set(executor.bodies)
-        self._lost.inc(self._engine.executors.lost - self._lost_before)
-        self._lost_before = self._engine.executors.lost
         for place, count in zip(("waiting", "leased"), self._engine.workers.queued(), strict=True):
             self._queue_items.labels(place).set(count)
         for status, pending in counts.runs.items():
@@ -140,12 +148,20 @@ class Metrics:
         self._max_concurrent.set(counts.engine.max_concurrent)
         self._draining.set(counts.engine.draining)
         self._store_down.set(self._engine.store_is_down)
-        self._count_blockages()
+        self._count_faults()
+        if self._cluster is not None:
+            self._cluster.update()
         self._last_seq.set(counts.seq)
         self._lag.set(lag)
         return generate_latest(self._registry)
 
-    def _count_blockages(self) -> None:
+    def _count_faults(self) -> None:
+        """Add what the engine has counted since the last time; or since its start, if it is another one."""
+        executors = self._engine.executors
+        if executors is not self._counted:
+            self._counted, self._lost_before, self._blocked_before = executors, 0, (0, 0.0)
+        self._lost.inc(executors.lost - self._lost_before)
+        self._lost_before = executors.lost
         times, seconds = self._engine.blocked
         times_before, seconds_before = self._blocked_before
         self._blocked.inc(times - times_before)

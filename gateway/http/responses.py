@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -57,10 +58,11 @@ _CODES = {404: "not_found", 413: "too_large", 429: "rate_limited", 431: "too_lar
 def header_list(response: Response) -> list[tuple[str, str]]:
     """All headers of a response except those about its length."""
     given = {name.lower() for name, _ in response.headers}
-    common = [(name, value) for name, value in _ALWAYS if name.lower() not in given]
+    usual = (*_ALWAYS, *_EXTRA.get(response.status, ()))
+    common = [(name, value) for name, value in usual if name.lower() not in given]
     has_body = response.body or response.pieces or response.stream
     typed = [("Content-Type", response.content_type)] if has_body else []
-    return [*common, *typed, *_EXTRA.get(response.status, ()), *response.headers]
+    return [*common, *typed, *response.headers]
 
 
 def answer(value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Response:
@@ -71,7 +73,9 @@ def answer(value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] =
 def refusal(refused: GreenroomError, **more: Any) -> Response:
     """The response for an error, with `more` in its body."""
     body = {"code": refused.code, "message": refused.message, "details": dict(refused.details)}
-    return answer({**more, **body}, refused.http_status)
+    after = refused.details.get("retry_after")
+    headers = (("Retry-After", str(math.ceil(after))),) if isinstance(after, int | float) else ()
+    return answer({**more, **body}, refused.http_status, headers)
 
 
 def fault(status: int, message: str, headers: tuple[tuple[str, str], ...] = (), **more: Any) -> Response:

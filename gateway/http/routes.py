@@ -10,6 +10,7 @@ import attrs
 import msgspec
 import trio
 
+from ...protocol.cluster import no_leader
 from ...protocol.codec import JSON, misfit
 from ...protocol.commands import GetSnapshot
 from ...protocol.decoding import with_known_fields
@@ -67,12 +68,11 @@ class Route:
 
 async def _command(entry: Entry, call: Call) -> Response:
     """Execute a command of the table."""
-    http, act = entry.http, entry.call
+    http = entry.http
     assert http is not None, "an entry without `http` has no route"
-    assert act is not None, "only commands about a WebSocket connection have no call"
     command, given_names = _command_in(entry, call)
     try:
-        fields = await act(call.shared.context(call.caller), command) or {}
+        fields = await call.shared.execute(entry, call.caller, command)
     except Invalid as error:
         raise _with_given_name(error, given_names) from None
     if http.body is not None:
@@ -121,7 +121,20 @@ def _with_given_name(error: Invalid, given_names: dict[str, str]) -> Invalid:
 async def _task_call(task: TaskCall, call: Call) -> Response:
     """Execute a call of the compatible API for tasks and workers."""
     given = read(task.takes, call.request, call.body)
-    return await task.act(call.shared.context(call.caller), given)
+
+    async def here() -> Response:
+        return await task.act(call.shared.context(call.caller), given)
+
+    router, request = call.shared.router, call.request
+    if router is None:
+        return await here()
+    return await router.request(
+        here,
+        lambda following: following.request(
+            call.caller, request.method, request.path, request.query, call.body
+        ),
+        waits=task.waits,
+    )
 
 
 async def _state(entry: Entry, call: Call) -> Response:
@@ -183,6 +196,9 @@ async def _healthz(call: Call) -> Response:
 async def _readyz(call: Call) -> Response:
     if call.shared.closing:
         raise Unavailable("gateway is shutting down")
+    router = call.shared.router
+    if router is not None and router.leading is not None and not router.leading.is_current:
+        raise no_leader("this node could not renew its lease, so it executes no commands")
     call.shared.engine.check_ready()
     return answer({"status": "ready"})
 

@@ -93,6 +93,8 @@ class _Following:
         shared.subscriptions += 1
         shared.metrics.server_sent.inc()
         try:
+            if not await shared.reach(self._read):
+                return
             if self._read < 0:
                 await self._resync(_RETRY)
             else:

@@ -12,6 +12,8 @@ from ...protocol.events import (
     ExecutorChanged,
     Filter,
     FlowChanged,
+    LeaderChanged,
+    NodeChanged,
     NodeWorkerChanged,
     RunStateChanged,
 )
@@ -19,6 +21,8 @@ from ...protocol.names import FLOW
 from ...protocol.patterns import Patterns
 from ...protocol.records import RunRecord
 from ..auth.scopes import Scope
+
+_OF_MACHINES = NodeWorkerChanged | ExecutorChanged | NodeChanged | LeaderChanged
 
 JobOf = Callable[[str], str | None]
 """The job of a run that is in the engine's memory."""
@@ -37,7 +41,7 @@ def check_filter(filter: Filter | None, most: int) -> None:
 class ScopedFilter(Filter, frozen=True):
     """A subscriber's filter, narrowed to the limits of its token. Handles and lanes can be patterns here.
 
-    It excludes workers and executors, because no handle, lane or job of a token contains them.
+    It excludes workers, executors and nodes, because no handle, lane or job of a token contains them.
     """
 
     jobs: Patterns | None = None
@@ -47,7 +51,7 @@ class ScopedFilter(Filter, frozen=True):
         return super().sees(run) and (self.jobs is None or run.job in self.jobs)
 
     def passes(self, event: Event) -> bool:
-        if not super().passes(event) or isinstance(event, NodeWorkerChanged | ExecutorChanged):
+        if not super().passes(event) or isinstance(event, _OF_MACHINES):
             return False
         if self.jobs is None:
             return True

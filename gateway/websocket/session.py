@@ -34,6 +34,7 @@ from ...protocol.errors import (
 )
 from ..auth.strangers import Stranger
 from ..auth.tokens import Caller
+from ..cluster.turns import Turns
 from ..commands.entries import Entry
 from ..commands.table import BY_TYPE
 from ..limits import Credit, Rate
@@ -86,6 +87,7 @@ class Session:
         self._credit = Credit(limits.max_commands)
         self._commands: deque[tuple[Any, Entry, int]] = deque()
         self._waits = 0
+        self._turns = Turns()
         self._subscribed = False
         self._reading = trio.CancelScope()
         self._ending: tuple[int, str] | None = None
@@ -247,9 +249,8 @@ class Session:
 
     async def _execute(self, command: CommandBase, entry: Entry, cost: int) -> None:
         assert self._caller is not None, "commands are read only after authentication"
-        assert entry.call is not None, "commands without a call are handled in `_work`"
         try:
-            fields = await entry.call(self._shared.context(self._caller), command) or {}
+            fields = await self._shared.execute(entry, self._caller, command, self._turns)
             reply = self._reply(command.id, fields, cost)
         except GreenroomError as error:
             self._refuse(command.id, error, cost)

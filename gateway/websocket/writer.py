@@ -24,10 +24,11 @@ from ...protocol.commandbase import Id
 from ...protocol.events import Filter
 from ..shared import Shared
 from ..stream.feeds import Feed, Frames
-from .frames import is_close, message_frame
+from .frames import close_frame, is_close, message_frame
 from .outlet import Outlet
 from .replies import replies
 
+TRY_AGAIN_LATER = 1013
 _ENOUGH = 1 << 16
 _SMALL = 1 << 14
 
@@ -178,11 +179,19 @@ class Writer:
 
     async def _begin(self, message: Begin) -> None:
         self._leave()
+        resumes = message.after is not None and message.epoch in (None, self._shared.epoch)
+        if message.after is not None and resumes and not await self._shared.reach(message.after):
+            self._append(
+                close_frame(TRY_AGAIN_LATER, "this node is behind: connect again, or to another node")
+            )
+            await self._flush()
+            self.closing = True
+            return
         after = self._stream.last_seq if message.after is None else message.after
         feed = self._shared.feeds.join(self._form, message.filter, self)
         subscription = self._subscription = _Subscription(feed, message.filter, after)
         try:
-            if message.after is not None and message.epoch not in (None, self._shared.epoch):
+            if message.after is not None and not resumes:
                 raise FellBehind("epoch of another store")
             self._stream.between(after, 0)
         except FellBehind:
