@@ -35,6 +35,7 @@ _COMMANDS = {
     "flow.group": {"flow": "Manage and run flows, graphs of nodes that workers execute."},
     "workers": {"workers": "List the workers, which execute nodes of flows."},
     "executors": {"executors": "List the executors, the processes that execute bodies, or drain one."},
+    "cluster": {"cluster": "Show the nodes of a cluster, or let its leader step down."},
     "engine": {
         "state": "Show the state of the engine, its executors, its active runs and its open interrupts.",
         "drain": "Refuse and start no new runs until `greenroom resume`; executing runs continue.",

@@ -12,7 +12,6 @@ import math
 import signal
 from collections.abc import AsyncIterator, Callable
 
-import attrs
 import trio
 
 from .actors.engine.api import Engine
@@ -20,15 +19,14 @@ from .actors.engine.open import open_engine
 from .actors.jobs import Jobs
 from .actors.scheduling.stored_bodies import is_child
 from .commands.exits import Exit
-from .config.mistakes import ConfigMistakes
 from .config.reading import Read
-from .config.settings import Config, EngineConfig
 from .garbage_collection import tuned_collector
 from .gateway.server import Gateway, open_gateway
-from .logs import begin_logs, end_process
+from .logs import end_process
 from .protocol.errors import GreenroomError
 from .protocol.fold import Projection
 from .protocol.states import Status
+from .reloading import Reloading
 
 logger = logging.getLogger("greenroom.serve")
 
@@ -41,13 +39,6 @@ _STOP_TIMEOUT = 2.0
 _DRAIN_TIMEOUT = 1.0
 """Seconds to commit that the engine drains; while the store is down, that is not possible."""
 
-_LIVE = frozenset({"max_concurrent", "lanes"})
-_AT_START = {
-    "engine": [field.name for field in attrs.fields(EngineConfig) if field.name not in _LIVE],
-    "gateway": ["host", "port", "tls_certificate", "tls_key"],
-}
-"""The settings that require a restart."""
-
 
 class Server:
     """The server process. `reread` reads the configuration again, for SIGHUP."""
@@ -58,7 +49,7 @@ class Server:
         self._jobs = jobs
         self._accept_store = accept_store
         self._config = read.config
-        self._reread = reread
+        self._reloading = Reloading(read.config, reread)
         self._stop = trio.Event()
         self._patience = trio.CancelScope()
         self._signal: int | None = None  # the second one, which stops the server immediately
@@ -150,29 +141,9 @@ class Server:
                     self._stop.set()
             elif self._engine is not None and self._gateway is not None and not self._stop.is_set():
                 if number == signal.SIGHUP:
-                    nursery.start_soon(self._reload, self._engine, self._gateway)
+                    nursery.start_soon(self._reloading.reload, self._gateway, self._engine)
                 else:
                     nursery.start_soon(self._reset, self._engine)
-
-    async def _reload(self, engine: Engine, gateway: Gateway) -> None:
-        """Apply the configuration again, except settings that require a restart."""
-        try:
-            config = self._reread().config
-            gateway.reconfigure(config.gateway)
-            begin_logs(config.logs)
-            if config.engine.max_concurrent is not None:
-                await engine.set_max_concurrent(config.engine.max_concurrent, by="SIGHUP")
-            for lane, limit in config.engine.lanes.items():
-                await engine.set_concurrency(lane, limit, by="SIGHUP")
-        except ConfigMistakes as error:
-            for mistake in error.mistakes:
-                logger.error("configuration not reloaded: %s", mistake)
-        except GreenroomError as error:
-            logger.error("configuration not reloaded: %s", error.message)
-        else:
-            for setting in needs_restart(self._config, config):
-                logger.warning("%s has changed: restart the server to apply it", setting)
-            logger.info("configuration reloaded")
 
     async def _reset(self, engine: Engine) -> None:
         try:
@@ -233,13 +204,3 @@ def _handled_signals() -> list[signal.Signals]:
     """The signals that the server handles. Windows has only the first two."""
     names = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1")
     return [signal.Signals[name] for name in names if hasattr(signal, name)]
-
-
-def needs_restart(before: Config, after: Config) -> list[str]:
-    """The changed settings that require a restart."""
-    return [
-        f"{section}.{name}"
-        for section, names in _AT_START.items()
-        for name in names
-        if getattr(getattr(before, section), name) != getattr(getattr(after, section), name)
-    ]

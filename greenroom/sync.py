@@ -13,7 +13,7 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
@@ -24,6 +24,7 @@ from .errors import Unavailable
 from .gateway.client import Client as AsyncClient
 from .gateway.client import ClientTicket
 from .gateway.client import connect as connect_async
+from .gateway.client.cluster import ClientCluster
 from .gateway.client.executors import ClientExecutors
 from .gateway.client.flows import ClientFlows
 from .gateway.client.workers import ClientWorkers
@@ -42,7 +43,7 @@ Params = ParamSpec("Params")
 
 
 def connect(
-    url: str,
+    url: str | Sequence[str],
     *,
     token: str | None = None,
     ca_file: str | None = None,
@@ -51,7 +52,7 @@ def connect(
     patience: float = 30.0,
     clock: trio.abc.Clock | None = None,
 ) -> Client:
-    """Connect to the gateway at `url`; use the client in a `with` block, or `close` it.
+    """Connect to the gateway at `url`, or to one of several; use the client in a `with` block, or `close` it.
 
     The arguments are those of `greenroom.connect`. `clock` is for tests.
     """
@@ -276,6 +277,13 @@ class Executors(_Blocking):
     drain = _blocking(ClientExecutors.drain)
 
 
+class Cluster(_Blocking):
+    """See `greenroom.Client.cluster`."""
+
+    status = _blocking(ClientCluster.status)
+    step_down = _blocking(ClientCluster.step_down)
+
+
 class Workers(_Blocking):
     """See `greenroom.Client.workers`."""
 
@@ -316,13 +324,18 @@ class Client(_Blocking):
         return Executors(self._thread, self._inner.executors, self)
 
     @property
+    def cluster(self) -> Cluster:
+        """The nodes behind the gateway."""
+        return Cluster(self._thread, self._inner.cluster, self)
+
+    @property
     def workers(self) -> Workers:
         """Workers and their work."""
         return Workers(self._thread, self._inner.workers, self)
 
     @property
     def url(self) -> str:
-        """The URL of the gateway."""
+        """The URL of the gateway; with several addresses, that of the connection or of the next attempt."""
         return self._thread.client.url
 
     @property

@@ -10,7 +10,7 @@ import trio
 from ..actors.aio.methods import Facade, iterating, method
 from ..actors.aio.portal import Portal
 from ..actors.channel import Result_co
-from ..gateway.client import client, connecting, executors, flows, workers
+from ..gateway.client import client, cluster, connecting, executors, flows, workers
 from ..gateway.client import ticket as client_ticket
 from ..protocol.jobs import AnyJob, JobFunction
 from ..protocol.records import Snapshot
@@ -75,6 +75,13 @@ class ClientExecutors(Facade[executors.ClientExecutors]):
     drain = method(executors.ClientExecutors.drain)
 
 
+class ClientCluster(Facade[cluster.ClientCluster]):
+    """The cluster of a gateway."""
+
+    status = method(cluster.ClientCluster.status)
+    step_down = method(cluster.ClientCluster.step_down)
+
+
 class Client(Facade[client.Client]):
     """A client, as yielded by `connect`. Every method raises the same errors as in `greenroom.Client`.
 
@@ -86,10 +93,11 @@ class Client(Facade[client.Client]):
         self.flows = ClientFlows(original.flows, portal)
         self.workers = ClientWorkers(original.workers, portal)
         self.executors = ClientExecutors(original.executors, portal)
+        self.cluster = ClientCluster(original.cluster, portal)
 
     @property
     def url(self) -> str:
-        """The URL of the gateway."""
+        """The URL of the gateway; with several addresses, that of the connection or of the next attempt."""
         return self._original.url
 
     @property

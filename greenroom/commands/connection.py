@@ -13,6 +13,7 @@ import click
 import trio
 
 from ..gateway.client import Client, connect
+from ..gateway.client.connecting import parse_url
 from ..protocol.errors import Invalid, NoActiveRun, Unauthorized, Unavailable
 from ..protocol.events import Filter
 from .exits import Exit, Stopped, report_errors
@@ -32,11 +33,25 @@ token_file_option = click.option(
 
 @attrs.frozen
 class Server:
-    """The server of a command, and the format of the output."""
+    """The server of a command, and the format of the output. `url` contains one URL, or several, separated by
+    commas."""
 
     url: str
     token: str | None
     as_json: bool
+
+    @property
+    def addresses(self) -> str | list[str]:
+        """The argument of `connect`."""
+        return [part.strip() for part in self.url.split(",")] if "," in self.url else self.url
+
+    def url_of(self, client: Client) -> str:
+        """The URL to show for the server of this client, as it was given: of several, the one to which the
+        client is connected."""
+        if isinstance(self.addresses, str):
+            return self.url
+        given = {parse_url(address).geturl(): address for address in self.addresses}
+        return given[client.url]
 
     def ask(
         self, talk: Callable[[Client], Awaitable[T]], *, follow: bool = False, filter: Filter | None = None
@@ -47,7 +62,7 @@ class Server:
     async def _ask(self, talk: Callable[[Client], Awaitable[T]], follow: bool, filter: Filter | None) -> T:
         talking = False
         try:
-            async with connect(self.url, token=self.token, follow=follow, filter=filter) as client:
+            async with connect(self.addresses, token=self.token, follow=follow, filter=filter) as client:
                 talking = True
                 return await talk(client)
         except (Unavailable, Invalid) as error:
@@ -75,7 +90,7 @@ def for_server(command: Callable[..., None]) -> Callable[..., None]:
         default=DEFAULT_URL,
         show_default=True,
         show_envvar=True,
-        help="The URL of the server.",
+        help="The URL of the server; of a cluster also several, separated by commas.",
     )
     @token_file_option
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, one value per line.")

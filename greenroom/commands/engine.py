@@ -31,11 +31,12 @@ def state(server: Server) -> None:
       greenroom state --json | jq .engine
     """
 
-    async def talk(client: Client) -> tuple[Snapshot, Sequence[ExecutorInfo]]:
+    async def talk(client: Client) -> tuple[Snapshot, Sequence[ExecutorInfo], str]:
         found = await client.snapshot()
-        return found, await client.executors.list() if found.executors and not server.as_json else ()
+        executors = await client.executors.list() if found.executors and not server.as_json else ()
+        return found, executors, server.url_of(client)
 
-    found, executors = server.ask(talk)
+    found, executors, url = server.ask(talk)
     if server.as_json:
         echo_json(found)
         return
@@ -43,7 +44,7 @@ def state(server: Server) -> None:
     counts = Counter(run.status for run in found.runs.values())
     fields(
         {
-            "server": server.url,
+            "server": url,
             "executing": f"{engine.executing} of {engine.max_concurrent}",
             "queued": str(engine.queued),
             "draining": "yes" if engine.draining else "no",

@@ -11,6 +11,8 @@ import click
 import trio
 
 from ..actors.jobs import Jobs
+from ..cluster.server import NodeServer
+from ..config.clusters import cluster_risks
 from ..config.reading import Flag, check_together, read_config
 from ..logs import begin_logs
 from ..serving import Server
@@ -34,6 +36,7 @@ _FLAGS = {
     "tokens": ("--tokens", "gateway.token_file"),
     "tls_certificate": ("--tls-certificate", "gateway.tls_certificate"),
     "tls_key": ("--tls-key", "gateway.tls_key"),
+    "cluster": ("--cluster", "cluster.enabled"),
     "log_format": ("--log-format", "logs.format"),
     "log_level": ("--log-level", "logs.level"),
 }
@@ -66,6 +69,12 @@ _FLAGS = {
 @click.option("--tokens", metavar="FILE", help="The token file; see `greenroom token`.")
 @click.option("--tls-certificate", metavar="FILE", help="Serve https and wss with this certificate.")
 @click.option("--tls-key", metavar="FILE", help="The private key, if it is not in the certificate's file.")
+@click.option(
+    "--cluster",
+    is_flag=True,
+    default=None,
+    help="Be a node of a cluster: one of several servers with the same store.",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="`text` or `json`.")
 @click.option(
     "--log-level",
@@ -107,4 +116,8 @@ def serve(file: str | None, accept_store: bool, **given: Any) -> None:
     begin_logs(read.config.logs)
     if jobs is None:
         logger.warning("no jobs configured: only flows and the jobs of attached executors can run")
+    if read.config.cluster.enabled:
+        for risk in cluster_risks(read.config):
+            logger.warning("%s", risk)
+        sys.exit(trio.run(NodeServer(jobs or Jobs(), read, reread).run))
     sys.exit(trio.run(Server(jobs or Jobs(), read, reread, accept_store=accept_store).run))

@@ -24,6 +24,8 @@ from ..protocol.events import (
     InterruptClosed,
     InterruptOpened,
     LaneChanged,
+    LeaderChanged,
+    NodeChanged,
     NodeRan,
     NodeStarted,
     NodeWorkerChanged,
@@ -270,6 +272,10 @@ def _what(event: Event) -> str:
         return f"worker {event.worker}: {event.status}, serves {', '.join(event.services)}"
     if isinstance(event, ExecutorChanged):
         return _executor(event)
+    if isinstance(event, NodeChanged):
+        return f"node {event.node} at {event.address}: {event.status}"
+    if isinstance(event, LeaderChanged):
+        return f"leader: {event.node} at {event.address}, term {event.term}"
     return f"{event.type} by {event.by}"
 
 

@@ -22,6 +22,7 @@ from ..protocol.errors import GreenroomError, Invalid
 from ..protocol.structuring import faults_in
 from ..protocol.values import shown
 from . import kinds
+from .clusters import cluster_mistakes
 from .kinds import Kind
 from .mistakes import ConfigMistakes, Mistake
 from .settings import Config, EngineConfig
@@ -139,6 +140,9 @@ def check_together(read: Read) -> Jobs | None:
             if "workers_without_token" in error.message:
                 name = "workers_without_token"
             wrong("gateway", name, f"is not valid: {error.message}")
+    if read.config.cluster.enabled:
+        for mistake in cluster_mistakes(read.config):
+            wrong(*mistake)
     if mistakes:
         raise ConfigMistakes(sorted(mistakes, key=_place))
     return jobs

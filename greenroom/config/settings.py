@@ -53,9 +53,32 @@ class EngineConfig:
 
 
 @attrs.frozen
+class ClusterConfig:
+    """A cluster: several servers, its nodes, with one store."""
+
+    enabled: bool = False
+    """Whether this server is a node of a cluster. Requires PostgreSQL, MySQL or MariaDB."""
+    secret_file: str | None = None
+    """The file with the secret with which nodes authenticate to each other; the same for all nodes."""
+    advertise: str | None = None
+    """The URL at which other nodes reach this one. Default: the address on which its gateway listens."""
+    node: str | None = None
+    """The id of the node. Default: the host and port of its address."""
+    lease: str | None = None
+    """The address of a Redis in which the leader holds its lease. Default: it holds it in the store."""
+    name: str = "greenroom"
+    """The name of the cluster, for clusters that share a Redis."""
+    lease_ttl: float = 15.0
+    """The time without a renewal after which another node can become the leader."""
+    ca_file: str | None = None
+    """The certificates with which nodes verify each other's, instead of the system's."""
+
+
+@attrs.frozen
 class Config:
     """The whole configuration; each field is a table of `greenroom.toml`."""
 
     engine: EngineConfig = attrs.field(factory=EngineConfig)
     gateway: GatewayConfig = attrs.field(factory=GatewayConfig)
+    cluster: ClusterConfig = attrs.field(factory=ClusterConfig)
     logs: LogsConfig = attrs.field(factory=LogsConfig)

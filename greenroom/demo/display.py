@@ -53,11 +53,15 @@ class Display(Board):
                 self._out.print(line, soft_wrap=True)
 
     def draw(self, state: Snapshot, height: int) -> RenderableType:
+        room = height - len(self._title) - len(self._messages) - bool(self._keys) - 4
+        return self.around(super().draw(state, room))
+
+    def around(self, *content: RenderableType) -> RenderableType:
+        """The content with the title above, and the last messages below."""
         above = [Text(line, "dim") for line in self._title]
         below = [Text(f"• {line}", no_wrap=True, overflow="ellipsis") for line in self._messages]
         keys = [Text(self._keys, "dim")] if self._keys else []
-        room = height - len(above) - len(below) - len(keys) - 4
-        return Group(*above, Text(), super().draw(state, room), Text(), *below, *keys)
+        return Group(*above, Text(), *content, Text(), *below, *keys)
 
 
 @contextmanager

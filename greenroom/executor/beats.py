@@ -1,7 +1,7 @@
 """Beats on their own blocking connection, for the threads that keep the lease of an executor.
 
-A connection is a WebSocket to a gateway (`DialedBeats`) or an inherited socket to the parent process
-(`InheritedBeats`). A failed call closes the connection; the next one opens another.
+A connection is a WebSocket to a gateway (`DialedBeats`), a socket to the parent process (`HandedBeats`), or
+the only one to it (`InheritedBeats`). A failed call closes the connection; the next one opens another.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Ping, RejectConnection, Request, TextMessage
 from wsproto.utilities import ProtocolError
 
+from ..actors.executors.handing import hand_over
 from ..persistence.leasekeeping import Failed, Renewed
 from ..protocol.executors import SUBPROTOCOL, Beat, Beaten, Refused
 from .pulse import UNKNOWN
@@ -81,9 +82,39 @@ class Beats(ABC):
         """Receive a message."""
 
 
-class InheritedBeats(Beats):
-    """Beats over a socket that this process has inherited: one message per line. `orphaned` is called in the
-    thread when the parent has closed it or has ended."""
+class SocketBeats(Beats):
+    """Beats over a socket: one message per line."""
+
+    _received = b""
+
+    def _send(self, connection: socket.socket, message: bytes) -> None:
+        connection.sendall(message + b"\n")
+
+    def _receive(self, connection: socket.socket) -> bytes:
+        while b"\n" not in self._received:
+            self._received += _read(connection)
+        line, _, self._received = self._received.partition(b"\n")
+        return line
+
+
+class HandedBeats(SocketBeats):
+    """Beats over sockets whose other ends this process hands over to its parent. `inherited` carries them."""
+
+    def __init__(self, executor: str, start: str, patience: float, inherited: socket.socket) -> None:
+        super().__init__(executor, start, patience)
+        self._inherited = inherited
+
+    def _open(self) -> socket.socket:
+        self._inherited.settimeout(self._patience)
+        self._received = b""
+        connection = hand_over(self._inherited)
+        connection.settimeout(self._patience)
+        return connection
+
+
+class InheritedBeats(SocketBeats):
+    """Beats over a socket that this process has inherited. `orphaned` is called in the thread when the parent
+    has closed it or has ended."""
 
     def __init__(
         self,
@@ -96,7 +127,6 @@ class InheritedBeats(Beats):
         super().__init__(executor, start, patience)
         self._inherited = inherited
         self._orphaned = orphaned
-        self._received = b""
 
     def renew(self, sent: float) -> Renewed | Failed:
         renewed = super().renew(sent)
@@ -123,15 +153,6 @@ class InheritedBeats(Beats):
     def _open(self) -> socket.socket:
         self._inherited.settimeout(self._patience)
         return self._inherited
-
-    def _send(self, connection: socket.socket, message: bytes) -> None:
-        connection.sendall(message + b"\n")
-
-    def _receive(self, connection: socket.socket) -> bytes:
-        while b"\n" not in self._received:
-            self._received += _read(connection)
-        line, _, self._received = self._received.partition(b"\n")
-        return line
 
 
 class DialedBeats(Beats):

@@ -1,4 +1,4 @@
-"""The start of a child process of an engine: import its jobs, then execute bodies.
+"""The start of a child process of an engine, or of a cluster's node: import its jobs, then execute bodies.
 
 `actors/executors/spawning.py` starts it. It ends with its parent, also if the parent is killed: Linux kills
 it then, and on every system a thread ends the process when a pipe from the parent is closed.
@@ -17,20 +17,24 @@ import sys
 import threading
 import uuid
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 import trio
 
+from .. import __version__
 from ..actors.executors import spawning
 from ..actors.executors.connection import StreamConnection
+from ..actors.executors.handing import connection_over, hand_over
 from ..actors.executors.spawning import ERROR, Plan
 from ..actors.jobs import Jobs
 from ..config.logs import LogsConfig
 from ..logs import begin_logs, end_process
 from ..persistence.files import DiskFiles
+from ..persistence.folder import folder_id
 from ..protocol.errors import Invalid
-from .beats import InheritedBeats
+from .beats import Beats, HandedBeats, InheritedBeats
 from .executor import Executor, Identity
 from .loading import load_jobs
 from .process import Process
@@ -118,21 +122,40 @@ class _Link:
         if inherited is None:
             logger.error("the engine has closed the connection: this process ends")
             end_process(_NO_PARENT)
-        return StreamConnection(trio.SocketStream(trio.socket.from_stdlib_socket(inherited)))
+        return connection_over(inherited)
+
+
+class _Links:
+    """The connections to a node, which relays them to the leader."""
+
+    def __init__(self, file: int) -> None:
+        self._inherited = socket.socket(fileno=file)
+        self._inherited.setblocking(False)
+
+    async def connect(self) -> StreamConnection:
+        await trio.lowlevel.checkpoint()
+        return connection_over(hand_over(self._inherited))
 
 
 def _executor(plan: Plan, jobs: Jobs) -> Executor:
     beats = socket.socket(fileno=plan.beats)
-    identity = Identity(node=plan.executor, start=uuid.uuid4().hex)
+    folder = folder_id(plan.data_dir) if plan.reconnects else ""  # an engine knows that the folder is its own
+    identity = Identity(node=plan.executor, start=uuid.uuid4().hex, folder=folder, version=__version__)
+    link = _Links(plan.link) if plan.reconnects else _Link(plan.link)
+
+    def beats_over(patience: float) -> Beats:
+        if plan.reconnects:
+            return HandedBeats(identity.node, identity.start, patience, beats)
+        end = partial(os._exit, _NO_PARENT)
+        return InheritedBeats(identity.node, identity.start, patience, beats, end)
+
     return Executor(
         jobs,
-        _Link(plan.link).connect,
+        link.connect,
         identity,
         DiskFiles(plan.data_dir, in_threads=True),
         random=random.Random(),
         shutdown_timeout=plan.shutdown_timeout,
-        reconnects=False,
-        beats=lambda patience: InheritedBeats(
-            identity.node, identity.start, patience, beats, lambda: os._exit(_NO_PARENT)
-        ),
+        reconnects=plan.reconnects,
+        beats=beats_over,
     )

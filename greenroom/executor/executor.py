@@ -108,9 +108,10 @@ class Executor:
         self._live = LiveBodies(self._watch.body_ends)
         self._pulse: TaskPulse | ThreadPulse
         if beats is None:
-            self._pulse = TaskPulse(self._live, self._lapse, clock, self._beat, self._abort, on_expiry)
+            self._pulse = TaskPulse(self._live, self._lapse, clock, self._beat, self.reconnect, on_expiry)
         else:
-            self._pulse = ThreadPulse(self._live, self._lapse, beats)
+            abort = self.reconnect if reconnects else _nothing
+            self._pulse = ThreadPulse(self._live, self._lapse, beats, abort)
         self._link = Link(
             connect,
             self._session,
@@ -169,6 +170,10 @@ class Executor:
             logger.info("exiting: %d bodies have %g s to finish", len(self._bodies), self._shutdown_timeout)
             self._nursery.start_soon(self._end_bodies_later)
 
+    def reconnect(self) -> None:
+        """Close the connection and open another one, for example because another engine is in charge."""
+        self._link.abort()
+
     @property
     def remaining(self) -> Sequence[str]:
         """The runs whose bodies execute."""
@@ -178,6 +183,14 @@ class Executor:
     def only_abandoned_remain(self) -> bool:
         """Whether the executor drains, and each body that executes is abandoned."""
         return self.draining and self._live.only_abandoned and bool(self.remaining)
+
+    async def until_only_abandoned_remain(self) -> None:
+        """Wait until the executor drains and executes bodies, of which each is abandoned."""
+        while not self.only_abandoned_remain:
+            if self.draining:
+                await self._live.only_abandoned_remain()
+            else:
+                await self._changed.park()
 
     async def _end_bodies_later(self) -> None:
         await trio.sleep(self._shutdown_timeout)
@@ -268,9 +281,6 @@ class Executor:
     def _beat(self, sent: float) -> bool:
         return self._link.beat(Beat(self._identity.node, self._identity.start, sent))
 
-    def _abort(self) -> None:
-        self._link.abort()
-
     def _beaten(self, answer: Beaten) -> None:
         if isinstance(self._pulse, TaskPulse):
             self._pulse.beaten(answer)
@@ -291,3 +301,7 @@ class Executor:
             CancelFunction: self._tasks.cancel,
             Drain: lambda _: self.drain(),
         }
+
+
+def _nothing() -> None:
+    """For an executor that cannot connect again."""

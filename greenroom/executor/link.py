@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random as random_module
 from collections.abc import Awaitable, Callable
+from typing import NoReturn
 
 import msgspec
 import trio
@@ -88,6 +89,7 @@ class Link:
         self._beaten = beaten
         self._connection: Connection | None = None  # an attached one
         self._known = False  # whether the engine has accepted this executor before
+        self._attempt = trio.CancelScope()  # of the current connection
         self._beat: Beat | None = None
         self._news = trio.lowlevel.ParkingLot()
         self._waits = False  # whether the sender waits for news
@@ -112,9 +114,9 @@ class Link:
         return self.connected
 
     def abort(self) -> None:
-        """Close the connection: the engine does not answer on it."""
-        if self._connection is not None:
-            self._receiving.cancel()
+        """Close the connection, also one that is being opened: the engine does not answer on it, or another
+        engine is in charge."""
+        self._attempt.cancel()
 
     async def run(self) -> None:
         """Keep connected until cancelled. Raises the engine's error if it refuses this executor."""
@@ -129,7 +131,12 @@ class Link:
 
     async def _use_one_connection(self) -> str:
         """Connect, attach, and exchange frames; returns why that has ended."""
-        began = trio.current_time()
+        with trio.CancelScope() as self._attempt:
+            return await self._use(trio.current_time())
+        return "the engine does not answer, or another one is in charge"
+
+    async def _use(self, began: float) -> str:
+        """The same, until it is cancelled by `abort`."""
         connection: Connection | None = None
         try:
             with trio.move_on_after(_ATTACH_WITHIN) as scope:
@@ -138,7 +145,7 @@ class Link:
             if scope.cancelled_caught:
                 return f"timed out: no answer to `attach` within {_ATTACH_WITHIN:g} s"
             assert connection is not None, "it was opened"
-            return await self._exchange(connection)
+            await self._exchange(connection)
         except _EngineRefuses as refusal:
             raise refusal.error from None
         except GatewayRefuses as error:
@@ -170,12 +177,12 @@ class Link:
         self._attached(answer, sent)
         logger.info("attached to the engine (session %s)", answer.session)
 
-    async def _exchange(self, connection: Connection) -> str:
+    async def _exchange(self, connection: Connection) -> NoReturn:
+        """Exchange frames until the connection ends; raises the reason."""
         self._connection = connection
         self._beat = None
         why: list[BaseException] = []
         async with trio.open_nursery() as nursery:
-            self._receiving = nursery.cancel_scope
             nursery.start_soon(self._send, connection, nursery.cancel_scope, why)
             try:
                 while True:
@@ -183,9 +190,7 @@ class Link:
             except (*_ENDED, GatewayRefuses, _EngineRefuses, msgspec.DecodeError, Invalid) as error:
                 why.append(error)
             nursery.cancel_scope.cancel()
-        if why:
-            raise why[0]
-        return "no answer to beats"
+        raise why[0]
 
     async def _send(self, connection: Connection, scope: trio.CancelScope, why: list[BaseException]) -> None:
         try:

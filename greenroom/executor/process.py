@@ -22,7 +22,6 @@ _STOP_TIMEOUT = 2.0
 """Seconds from the second signal, or from a failure of the executor, to the exit of the process."""
 _ABANDONED = 1.0
 """Seconds from the moment when only abandoned bodies remain to the exit of the process."""
-_CHECK_EVERY = 0.5
 
 
 class Process:
@@ -97,11 +96,10 @@ class Process:
     async def _exit_without_abandoned_bodies(self) -> None:
         """Exit if a draining executor has only bodies that the engine has abandoned."""
         while True:
-            await trio.sleep(_CHECK_EVERY)
+            await self._executor.until_only_abandoned_remain()
+            await trio.sleep(_ABANDONED)
             if self._executor.only_abandoned_remain:
-                await trio.sleep(_ABANDONED)
-                if self._executor.only_abandoned_remain:
-                    self._end()
+                self._end()
 
     def _end(self) -> None:
         for run in self._executor.remaining:

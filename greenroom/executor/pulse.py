@@ -128,15 +128,21 @@ class Pulse(ABC):
 
 class ThreadPulse(Pulse):
     """Driven by threads. `beats` returns what sends beats on its own connection; its argument is the limit
-    for each wait, in seconds."""
+    for each wait, in seconds. `abort` closes the executor's connection when the lease lapses: the engine at
+    its other end may no longer exist, which the system does not notice if its machine has failed."""
 
     exits = True
 
     def __init__(
-        self, live: LiveBodies, lapse: Callable[[str], None], beats: Callable[[float], Renewing]
+        self,
+        live: LiveBodies,
+        lapse: Callable[[str], None],
+        beats: Callable[[float], Renewing],
+        abort: Callable[[], None],
     ) -> None:
         super().__init__(live, lapse, now)
         self._beats = beats
+        self._abort = abort
         self._thread: LeaseThread | None = None
 
     def _start(self, keeping: Keeping) -> None:
@@ -150,6 +156,10 @@ class ThreadPulse(Pulse):
         self._thread.watch(self)
         self._thread.start()
         self._let_bodies_begin()
+
+    def lease_lapses(self, why: str) -> None:
+        super().lease_lapses(why)
+        self._abort()
 
     def must_end(self, bodies: Sequence[LocalExecution]) -> None:
         assert self._keeping is not None, "the lease was granted"

@@ -46,6 +46,11 @@ class WebSocketConnection:
         self._writing = trio.CancelScope()
         self._written = trio.Event()
 
+    @property
+    def received_at(self) -> float:
+        """The time of the last data, which can be a part of a frame."""
+        return self._socket.received_at
+
     async def write(self) -> None:
         """Write what `send` has queued, until the connection is closed."""
         try:

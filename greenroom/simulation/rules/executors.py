@@ -119,7 +119,8 @@ class ExecutorRules:
 
     def heard(self, start: str, at: float) -> None:
         """The engine has received a sign of life from a process at this time, and accepted it."""
-        self._heard[start] = at
+        # A paused leader can receive an early sign after its successor has received a later one.
+        self._heard[start] = max(at, self._heard.get(start, -math.inf))
 
     def lapses(self, process: Process, fine_since: float) -> None:
         """Check a process that ends its bodies because it does not reach its engine. Its network has had no

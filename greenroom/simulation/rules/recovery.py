@@ -63,18 +63,22 @@ class RecoveryRules:
         recall: Callable[[str, JobTerms | None], Job],
         max_concurrent: int | None = None,
         limits: Mapping[str, int | None] | None = None,
+        *,
+        continues: bool = False,
     ) -> None:
         """Check what an engine read when it opened the store, and decide the fate of each pending run.
 
-        `recall` returns the engine's present jobs. Configured limits take precedence over the stored ones.
+        `recall` returns the engine's present jobs. Configured limits take precedence over the stored ones,
+        and draining has ended, unless the node of the engine `continues` after another leader.
         """
         model, self._recall = self._model, recall
         if model.epoch is None:
             model.epoch, model.max_concurrent = stored.epoch, stored.max_concurrent
         self._compare(stored)
-        limit = model.max_concurrent if max_concurrent is None else max_concurrent
-        self._limits = {lane: (limit, False) for lane, limit in (limits or {}).items()}
-        self._limits[None] = (limit, False)
+        limit = model.max_concurrent if max_concurrent is None or continues else max_concurrent
+        configured = {} if continues or limits is None else limits
+        self._limits = {lane: (limit, False) for lane, limit in configured.items()}
+        self._limits[None] = (limit, continues and model.draining[-1][1])
         self._count_deaths()
         for run in model.pending.values():
             if run.is_elsewhere:  # it continues, and the time that it executes counts again

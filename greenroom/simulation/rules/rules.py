@@ -9,6 +9,7 @@
 - `recovery.py`: the state after a restart
 - `replays.py`: the answers and children that a resumed body gets again
 - `executors.py`: bodies in executors
+- `cluster.py`: leaders and their terms
 - `observations.py`: bodies, files and clients
 - `scenarios/flows/rules.py`: flows and workers
 
@@ -46,6 +47,7 @@ from ...protocol.events import (
 from ...protocol.states import Status
 from ..model.state import ModelRun, ModelState
 from ..scenarios.flows.rules import FlowRules
+from .cluster import ClusterRules
 from .executors import ExecutorRules
 from .observations import ObservationRules
 from .order import OrderRules
@@ -66,6 +68,7 @@ class Rules:
         self.observations = ObservationRules(self.model, self.faults.append)
         self.executors = ExecutorRules(self.model, now, self.observations.bodies_on, self.faults.append)
         self.observations.executors = self.executors
+        self.cluster = ClusterRules(self.faults.append)
         self.flows = FlowRules(self.model, lambda: self.observations.seen, self.faults.append)
         self.time_limits = TimeLimitRules(self.model, now, self._grace, self.faults.append)
         self._transitions = TransitionRules(self)

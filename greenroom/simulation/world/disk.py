@@ -11,7 +11,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
 import trio
 
@@ -29,11 +29,20 @@ from .crash import cancelled
 from .disk_backend import Backend, SqliteBackend, Trouble, copied, copied_batch
 from .files import DiskFiles, StoredFile
 
-if TYPE_CHECKING:
-    from .server import Life
-
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Owner(Protocol):
+    """A process with an engine."""
+
+    dead: bool
+
+    def opened(self, stored: Stored) -> None:
+        """Check what its engine read when it opened the store."""
+
+    def die(self, why: str) -> None:
+        """Kill the process immediately. A caller inside the process must not continue."""
 
 
 class SimulatedDisk:
@@ -51,7 +60,7 @@ class SimulatedDisk:
         """Nothing can be read or written."""
         self.full = False
         """Nothing can be written."""
-        self.cut_off: set[Life] = set()
+        self.cut_off: set[Owner] = set()
         """The processes that cannot reach the disk."""
         self.no_renewals = False
         """No lease can be renewed, but everything else works."""
@@ -104,7 +113,12 @@ class SimulatedDisk:
         """Whether the engine on it holds a lease that can expire."""
         return isinstance(self._backend, SqliteBackend) and self._backend.ttl < math.inf
 
-    def is_of(self, owner: Life) -> bool:
+    async def migrate(self) -> None:
+        """Create the tables of a leased disk."""
+        assert isinstance(self._backend, SqliteBackend), "a leased disk has no other backend"
+        await self._backend.migrate()
+
+    def is_of(self, owner: Owner) -> bool:
         """Whether this process has the disk, and no other has taken it over."""
         return self._holder is None or self._holder._owner is owner
 
@@ -113,17 +127,17 @@ class SimulatedDisk:
         """Whether no slow operation is in progress, and the last commit has not failed."""
         return not (self._under_way or self._outage)
 
-    def store_of(self, owner: Life) -> DiskStore:
+    def store_of(self, owner: Owner) -> DiskStore:
         """The store as one process sees it."""
         return DiskStore(self, owner)
 
-    def files_of(self, owner: Life) -> DiskFiles:
+    def files_of(self, owner: Owner) -> DiskFiles:
         """The files as one process sees them."""
         return DiskFiles(self, owner)
 
     # For `DiskStore` and `DiskFiles`.
 
-    async def reach(self, owner: Life) -> None:
+    async def reach(self, owner: Owner) -> None:
         """Wait until an operation reaches the disk. For a dead process this never returns."""
         await trio.lowlevel.checkpoint()
         if self.delay is not None and not owner.dead:
@@ -198,7 +212,7 @@ def _read(
 class DiskStore:
     """The store as one engine sees it (`persistence.store.Store`)."""
 
-    def __init__(self, disk: SimulatedDisk, owner: Life) -> None:
+    def __init__(self, disk: SimulatedDisk, owner: Owner) -> None:
         self._disk = disk
         self._owner = owner
         self._store: Store | None = None
@@ -208,11 +222,7 @@ class DiskStore:
         disk = self._disk
         disk.injured = False
         await self._reach()
-        holder = disk._holder
-        if holder is None or holder._owner.dead or (disk.leased and holder._owner in disk.cut_off):
-            self._store = await disk._backend.store()
-        else:
-            raise Conflict("this simulated disk is in use by another engine: one engine per store")
+        self._store = await self._make_store()
         opened = await self._store.open(epoch, max_concurrent, now)
         disk._holder = self
         stored = copied(opened, Stored)
@@ -221,6 +231,12 @@ class DiskStore:
         if self._lease is not None:
             self._lease.begin(self._store)
         return stored
+
+    async def _make_store(self) -> Store:
+        disk, holder = self._disk, self._disk._holder
+        if holder is None or holder._owner.dead or (disk.leased and holder._owner in disk.cut_off):
+            return await disk._backend.store()
+        raise Conflict("this simulated disk is in use by another engine: one engine per store")
 
     @property
     def lease(self) -> DiskLease | None:
@@ -248,10 +264,11 @@ class DiskStore:
             disk._outage = True
             raise disk.refuse("the disk is full")
         batch = copied_batch(batch)
-        await disk._backend.commit(
-            self._opened, batch, disk.next_trouble(), Moments(disk, self._owner, batch)
-        )
+        await disk._backend.commit(self._opened, batch, disk.next_trouble(), self._moments(batch))
         await disk.reach(self._owner)
+
+    def _moments(self, batch: Batch) -> Moments:
+        return Moments(self._disk, self._owner, batch)
 
     async def committed(self, batch: Batch) -> bool:
         await self._reach()
@@ -300,7 +317,7 @@ class DiskLease:
     """The lease of one engine (`persistence.store.StoreLease`). Renewals meet the same faults and delays as
     other operations on the disk."""
 
-    def __init__(self, disk: SimulatedDisk, owner: Life) -> None:
+    def __init__(self, disk: SimulatedDisk, owner: Owner) -> None:
         self._disk = disk
         self._owner = owner
         self._store: Store | None = None
@@ -311,6 +328,11 @@ class DiskLease:
         """Start to keep the lease: the store is open."""
         self._store = store
         self._begun.set()
+
+    @property
+    def term(self) -> int:
+        assert isinstance(self._store, SqlStore), "only an SQL store has a lease"
+        return self._store.engine_lease.term
 
     def is_good(self) -> bool:
         return self._store is not None and self._store.lease is not None and self._store.lease.is_good()
@@ -343,7 +365,7 @@ class DiskLease:
 class Moments:
     """Callbacks of the disk for the moments of a commit."""
 
-    def __init__(self, disk: SimulatedDisk, owner: Life, batch: Batch) -> None:
+    def __init__(self, disk: SimulatedDisk, owner: Owner, batch: Batch) -> None:
         self._disk = disk
         self._owner = owner
         self._batch = batch

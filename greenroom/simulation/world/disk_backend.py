@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -17,6 +18,7 @@ import msgspec
 import trio
 
 from ...persistence.addresses import Address
+from ...persistence.database import DatabaseManager
 from ...persistence.failures import StoreBroken, StoreDown
 from ...persistence.holders import Holder
 from ...persistence.leasekeeping import Told
@@ -25,6 +27,7 @@ from ...persistence.memory import MemoryStore
 from ...persistence.sqlstore import SqlStore
 from ...persistence.store import Batch, RunWrite, Store
 from ...persistence.storelease import EngineLease
+from ...persistence.versions import migrate_file
 from ...protocol.events import Event
 from ...protocol.records import RunRecord
 
@@ -91,21 +94,51 @@ class SqliteBackend:
             make_lease=self._lease,
         )
 
+    async def migrate(self) -> None:
+        """Create the tables, as an administrator does before the nodes of a cluster start."""
+        database = DatabaseManager("sqlite:///:memory:", in_threads=False, connect=lambda _: self._connection)
+        await database.open()
+        await database.run(lambda connection: migrate_file(connection, database.name))
+        await database.close()
+
+    def store_of_node(
+        self, address: str, clock: Callable[[], float], is_cut_off: Callable[[], bool]
+    ) -> SqlStore:
+        """The store of a node of a cluster, next to those of other nodes. `clock` is the node's."""
+        return SqlStore(
+            "sqlite:///:memory:",
+            in_threads=False,
+            member=address,
+            connect=lambda _: self._connection,
+            make_lease=partial(self._lease, clock=clock, is_cut_off=is_cut_off),
+        )
+
     def renew(self, store: Store, sent: float) -> Told:
         """Renew a process's lease on its store."""
         assert isinstance(store, SqlStore), "`store` returns no other kind"
         return store.engine_lease.renew_now(sent)
 
-    def _lease(self, addresses: tuple[Address, ...], lock: StoreLock, **_: object) -> EngineLease:
+    def _lease(
+        self,
+        addresses: tuple[Address, ...],
+        lock: StoreLock,
+        *,
+        member: str | None,
+        clock: Callable[[], float] = trio.current_time,
+        is_cut_off: Callable[[], bool] = lambda: False,
+        **_: object,
+    ) -> EngineLease:
         return EngineLease(
             addresses,
             lock,
             ttl=self.ttl,
             in_threads=False,
             wall_clock=trio.current_time,
+            clock=clock,
+            member=member,
             name=lambda _: Holder(f"{self._random.getrandbits(128):032x}"[:16]),
             alive=lambda *_: None if self.ttl < math.inf else False,
-            connection=_LeaseConnection(self._connection),
+            connection=_LeaseConnection(self._connection, is_cut_off),
         )
 
     async def commit(self, store: Store, batch: Batch, trouble: Trouble | None, moments: Moments) -> None:
@@ -124,10 +157,13 @@ Backend = MemoryBackend | SqliteBackend
 class _LeaseConnection:
     """The only connection, as the lease uses it."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, is_cut_off: Callable[[], bool]) -> None:
         self._connection = connection
+        self._is_cut_off = is_cut_off
 
     def cursor(self) -> Any:
+        if self._is_cut_off():
+            raise sqlite3.OperationalError("the simulated disk is down")
         return self._connection.cursor()
 
     def drop(self) -> None:

@@ -21,6 +21,7 @@ from ...actors.run.api import Run
 from ...executor.executor import Executor, Identity
 from ...persistence.files import PartFile
 from ..rules.executors import Process
+from ..rules.rules import Rules
 from .crash import cut_off, is_interrupt, reap
 from .jobs import TracedJobs
 from .network import Line
@@ -37,9 +38,10 @@ class Uplink:
     """The network between an executor and a server, over all its connections (lines)."""
 
     def __init__(self, server: Server, random: Random) -> None:
+        self.server = server
+        """The server to which it connects."""
         self.delay: tuple[float, float] | None = None
         self._fine_since = -math.inf
-        self._server = server
         self._random = random
         self._blocked = {"there": False, "back": False}
         self._lines: dict[Line, None] = {}
@@ -85,7 +87,7 @@ class Uplink:
         for line in [line for line in self._lines if line.over]:
             del self._lines[line]
         line = Line(self._random, self.delay, lambda: None)
-        self._server.accept_executor(line)
+        self.server.accept_executor(line)
         self._lines[line] = None
         return StreamConnection(line.near)
 
@@ -169,6 +171,39 @@ class SimulatedExecutor:
             await self._life.gone.wait()
 
 
+class BodyReports:
+    """Reports to the rules what the bodies of a process do, while it is alive."""
+
+    def __init__(self, world: World, rules: Rules, process: Process) -> None:
+        self.process = process
+        self._world = world
+        self._rules = rules
+
+    def body_begins(self, run: Run) -> None:
+        """Record that a body starts."""
+        self._report(run, "starts")
+        if not self.process.dead:
+            self.judge(self._rules.executors.body_begins, self.process, run)
+
+    def body_takes(self, run: Run, messages: Sequence[Any], *, all_: bool) -> None:
+        """Record that a body has taken messages."""
+
+    def body_ends(self, run: Run, how: str) -> None:
+        """Record that a body has ended."""
+        self._report(run, how)
+        if not self.process.dead:
+            self.judge(self._rules.executors.body_ends, self.process, run.id, run.fence)
+
+    def judge(self, look: Any, *arguments: Any) -> None:
+        """Call a method of the rules; see `World.judge`."""
+        self._world.judge(self._rules, look, *arguments)
+
+    def _report(self, run: Run, what: str) -> None:
+        if not self.process.dead:
+            text = f"attempt {run.attempt} {what} at {self.process.executor} ({run.fence})"
+            self._world.trace.add("body", run.id, text)
+
+
 class ExecutorLife:
     """One process of an executor."""
 
@@ -182,9 +217,10 @@ class ExecutorLife:
         self._rules = machine.server.rules
         self._scope = trio.CancelScope()
         self._task: trio.lowlevel.Task | None = None
-        self.executor = _Executor(
+        self._reports = BodyReports(world, self._rules, self.process)
+        self.executor = ObservedExecutor(
             self._lapses,
-            TracedJobs(machine.jobs, self),
+            TracedJobs(machine.jobs, self._reports),
             machine.uplink.connect,
             Identity(
                 node=machine.id,
@@ -225,7 +261,7 @@ class ExecutorLife:
         if not self.process.dead:
             self.process.dead = True
             self._machine.uplink.die()
-            self._judge(self._rules.executors.process_ended, self.process)
+            self._reports.judge(self._rules.executors.process_ended, self.process)
 
     def drain(self) -> None:
         """Request the process to drain; see `SimulatedExecutor.drain`."""
@@ -263,36 +299,14 @@ class ExecutorLife:
 
     def _lapses(self) -> None:
         self._say("ends its bodies: it does not reach its engine")
-        self._judge(self._rules.executors.lapses, self.process, self._machine.uplink.fine_since)
-
-    def body_begins(self, run: Run) -> None:
-        """Record that a body starts."""
-        if not self.process.dead:
-            self._world.trace.add(
-                "body", run.id, f"attempt {run.attempt} starts at {self._machine.id} ({run.fence})"
-            )
-            self._judge(self._rules.executors.body_begins, self.process, run)
-
-    def body_takes(self, run: Run, messages: Sequence[Any], *, all_: bool) -> None:
-        """Record that a body has taken messages."""
-
-    def body_ends(self, run: Run, how: str) -> None:
-        """Record that a body has ended."""
-        if not self.process.dead:
-            self._world.trace.add(
-                "body", run.id, f"attempt {run.attempt} {how} at {self._machine.id} ({run.fence})"
-            )
-            self._judge(self._rules.executors.body_ends, self.process, run.id, run.fence)
-
-    def _judge(self, look: Any, *arguments: Any) -> None:
-        self._world.judge(self._rules, look, *arguments)
+        self._reports.judge(self._rules.executors.lapses, self.process, self._machine.uplink.fine_since)
 
     def _say(self, what: str) -> None:
         self._world.trace.add("life", f"executor {self._machine.id}", what)
 
 
-class _Executor(Executor):
-    """Reports when its lease lapses."""
+class ObservedExecutor(Executor):
+    """An executor that calls `lapses` when its lease lapses."""
 
     def __init__(self, lapses: Callable[[], None], *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -66,11 +66,11 @@ class ExecutorLinks:
 
     async def _serve(self, engine: Engine, line: Line) -> None:
         with self._lines[line]:
-            await engine.executors.serve(_Listening(line, self._heard))
+            await engine.executors.serve(ListeningConnection(line, self._heard))
         del self._lines[line]
 
 
-class _Listening(StreamConnection):
+class ListeningConnection(StreamConnection):
     """The engine's end of a connection. An accepted sign of life counts from when it was received."""
 
     def __init__(self, line: Line, heard: Heard) -> None:

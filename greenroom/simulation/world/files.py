@@ -15,8 +15,7 @@ import attrs
 from ...persistence.files import inside
 
 if TYPE_CHECKING:
-    from .disk import SimulatedDisk
-    from .server import Life
+    from .disk import Owner, SimulatedDisk
 
 
 @attrs.define
@@ -30,7 +29,7 @@ class StoredFile:
 class DiskFiles:
     """The files as one engine sees them (`persistence.files.Files`)."""
 
-    def __init__(self, disk: SimulatedDisk, owner: Life) -> None:
+    def __init__(self, disk: SimulatedDisk, owner: Owner) -> None:
         self._disk = disk
         self._owner = owner
 

@@ -59,11 +59,12 @@ class Route:
     no new connection can be made."""
 
     def __init__(self, world: World, name: str, server: Server, nursery: trio.Nursery) -> None:
+        self.server = server
+        """The server to which new connections are made."""
         self.passable = True
         self.random = world.derived("remote", name, server.name)
         self._world = world
         self._name = name
-        self._server = server
         self._nursery = nursery
         self._left = False
         self._delay: tuple[float, float] | None = None
@@ -81,17 +82,18 @@ class Route:
         if not self.passable:
             raise OSError("network unreachable")
         number = self._lines + 1
-        random = self._world.derived("line", self._name, self._server.name, number)
-        line = Line(random, self._delay, lambda: self._nursery.start_soon(self._judge_end, number))
-        self._server.accept(line)
+        server = self.server
+        random = self._world.derived("line", self._name, server.name, number)
+        line = Line(random, self._delay, lambda: self._nursery.start_soon(self._judge_end, number, server))
+        self.server.accept(line)
         self._line, self._lines = line, number
-        self._world.trace.add("life", self._name, f"opens connection {number} to {self._server.name}")
+        self._world.trace.add("life", self._name, f"opens connection {number} to {server.name}")
         return line.near
 
-    async def _judge_end(self, line: int) -> None:
+    async def _judge_end(self, line: int, server: Server) -> None:
         """Fail if one side has closed a line that had no fault, without a reason."""
         await trio.lowlevel.checkpoint()  # ends here if the client is being cancelled
-        if not self._left and self._server.serves and self._server.disk.at_rest:
+        if not self._left and server.serves and not server.is_behind and server.disk.at_rest:
             self._world.fail(f"connection {line} of {self._name} was closed although it had no fault")
 
     def leave(self) -> None:
@@ -145,6 +147,7 @@ class RemoteClient(Client):
         self._world = world
         self._client = client
         self._judged: tuple[int, int] | None = None
+        self._latest = 0
 
     def named(self, name: str) -> RemoteClient:
         """The same client under another name in the trace."""
@@ -180,7 +183,7 @@ class RemoteClient(Client):
 
     async def traced(self, name: str, arguments: Any, call: Callable[[RunEngine], Any]) -> Any:
         value = await super().traced(name, arguments, call)
-        if self.follows:
+        if self.follows and not (name == "get_run" and self.server.reads_ahead):
             self._check_was_shown(name, value)
         return value
 
@@ -207,19 +210,25 @@ class RemoteClient(Client):
             pass
 
     def end_instant(self) -> None:
-        """Check that the client has the engine's state: no task is runnable. Skipped while the connection or
-        the disk has a fault."""
-        server, model = self.server, self.server.rules.model
-        if not (
-            self.follows and self.connected and self.route.quiet and server.serves and server.disk.at_rest
-        ):
+        """Check that the client has not gone back. Unless the connection or the disk has a fault, it also has
+        the state of the engine: no task is runnable."""
+        if not self.follows:
             return
-        if self._judged == (self.state.seq, model.seq):
+        if self.state.seq < self._latest:
+            self._world.fail(f"{self.name} goes back from event {self._latest} to {self.state.seq}")
+        self._latest = self.state.seq
+        server = self.route.server
+        if not (self.connected and self.route.quiet and server.serves and server.disk.at_rest):
             return
-        self._judged = self.state.seq, model.seq
-        if self.filter is None and self.state.seq != model.seq:
-            self._world.fail(f"{self.name} stays at event {self.state.seq}, but the engine is at {model.seq}")
-        snapshot = replace(self.state.snapshot(), seq=model.seq)
+        shown = server.shown_seq
+        if self.state.seq > shown and server.can_lag:
+            return
+        if self._judged == (self.state.seq, shown):
+            return
+        self._judged = self.state.seq, shown
+        if self.filter is None and self.state.seq != shown:
+            self._world.fail(f"{self.name} stays at event {self.state.seq}, but {server.name} is at {shown}")
+        snapshot = replace(self.state.snapshot(), seq=shown)
         self._judge(server.rules.observations.shown_snapshot, snapshot, self.filter)
 
     def shown(self, item: Event | Snapshot, after: int, filter: Filter | None) -> None:

@@ -35,6 +35,9 @@ class Server:
     """See the module's docstring. `options` are those of `open_engine`; with a `gateway` configuration the
     server has a gateway, too."""
 
+    reads_ahead = False
+    """Whether queries can return a later state than that of the events that its clients have received."""
+
     def __init__(
         self,
         world: World,
@@ -91,6 +94,21 @@ class Server:
         """Whether its gateway accepts clients."""
         listener = None if self._life is None else self._life.listener
         return listener is not None and listener.serves
+
+    @property
+    def shown_seq(self) -> int:
+        """The last event that its gateway has sent to clients whose connections have no fault."""
+        return self.rules.model.seq
+
+    @property
+    def can_lag(self) -> bool:
+        """Whether another server can have shown a client more events than this one has."""
+        return False
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it sends clients away that have more events than it has."""
+        return False
 
     def accept(self, line: Line) -> None:
         """Accept a client's connection to the gateway. Raises `ConnectionRefusedError`."""

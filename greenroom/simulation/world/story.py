@@ -23,6 +23,8 @@ from ...protocol.events import (
     InterruptClosed,
     InterruptOpened,
     LaneChanged,
+    LeaderChanged,
+    NodeChanged,
     NodeRan,
     NodeStarted,
     NodeWorkerChanged,
@@ -125,6 +127,10 @@ def _event(event: Event) -> str:
         case ExecutorChanged():
             slots = "" if event.slots is None else f" with {event.slots} slots"
             return f"executor {event.executor} is {event.status}{slots}"
+        case NodeChanged():
+            return f"node {event.node} at {event.address} has {event.status}"
+        case LeaderChanged():
+            return f"node {event.node} at {event.address} leads in term {event.term}"
         case LaneChanged():
             return f"lane {event.lane} has limit {event.limit}, generation {event.generation}"
         case HandleChanged(freed=None):

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from random import Random
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import attrs
 import trio
@@ -29,6 +29,8 @@ from ..scenarios.flows.calls import Work
 from ..scenarios.flows.network import Network
 from ..scenarios.flows.workers import Worker
 from .client import Client
+from .cluster.cluster import SimulatedCluster
+from .cluster.node import SimulatedNode
 from .crash import cut_off, is_interrupt, reap
 from .disk import SimulatedDisk
 from .disk_backend import Backend, MemoryBackend, SqliteBackend
@@ -110,6 +112,7 @@ class World:
         self.remotes: dict[RemoteClient, None] = {}
         self.workers: list[Worker] = []
         self.executors: list[SimulatedExecutor] = []
+        self.clusters: list[SimulatedCluster] = []
         self.network = Network()
         self.ticking = SimulatedClock(self._end_instant, self._stuck)
         self.trace = Trace(self.ticking)
@@ -158,13 +161,14 @@ class World:
         return Client(name, server, self.trace)
 
     def connect(
-        self, name: str, server: Server | None = None, **options: Any
+        self, name: str, server: Server | SimulatedNode | None = None, **options: Any
     ) -> AbstractAsyncContextManager[RemoteClient]:
         """A client on another machine, for as long as the block lasts: the client of `greenroom.connect`,
-        over a simulated network to the gateway of a server. `options` are those of `greenroom.connect`."""
+        over a simulated network to the gateway of a server or of a cluster's node. `options` are those of
+        `greenroom.connect`."""
         if server is None:
             [server] = self.servers
-        return connected(self, name, server, options)
+        return connected(self, name, cast(Server, server), options)  # a node has what a gateway's client uses
 
     def worker(
         self,
@@ -212,6 +216,31 @@ class World:
         self.executors.append(executor)
         executor.start()
         return executor
+
+    async def cluster(
+        self,
+        jobs: Jobs,
+        *,
+        lease_ttl: float = 15.0,
+        executor_ttl: float = 30.0,
+        max_concurrent: int = 3,
+        slots: int | None = None,
+        shutdown_timeout: float = 30.0,
+    ) -> SimulatedCluster:
+        """A cluster for these jobs, without nodes: `add` starts them. `slots` are those of each node's
+        executor."""
+        cluster = SimulatedCluster(
+            self,
+            jobs,
+            lease_ttl=lease_ttl,
+            executor_ttl=executor_ttl,
+            max_concurrent=max_concurrent,
+            slots=slots,
+            shutdown_timeout=shutdown_timeout,
+        )
+        await cluster.disk.migrate()
+        self.clusters.append(cluster)
+        return cluster
 
     def steps(self, count: int) -> AsyncIterator[Step]:
         """The steps of the scenario: `count` of them, unless `simulate` was called with another number."""
@@ -316,6 +345,8 @@ class World:
                 executor.kill()
             for server in self.servers:
                 await server.stop()
+            for node in self._nodes():
+                node.kill("the scenario has ended")
             self._end_instant()
         except (trio.Cancelled, GeneratorExit):
             raise
@@ -333,6 +364,11 @@ class World:
             executor.kill()
         for server in self.servers:
             server.kill("the simulation ends")
+        for node in self._nodes():
+            node.kill("the simulation ends")
+
+    def _nodes(self) -> list[SimulatedNode]:
+        return [node for cluster in self.clusters for node in cluster.nodes.values()]
 
     def _end_everything(self) -> None:
         self._kill_all()
@@ -364,6 +400,8 @@ class World:
         for server in self.servers:
             if server.disk.at_rest and server.running:
                 server.end_instant(self.ticking.now)
+        for cluster in self.clusters:
+            cluster.end_instant()
         for remote in self.remotes:
             remote.end_instant()
         for name, invariant in self._invariants:

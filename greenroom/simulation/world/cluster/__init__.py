@@ -1,0 +1,1 @@
+"""A simulated cluster: nodes on one store, and the network between them."""
