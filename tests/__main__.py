@@ -41,6 +41,8 @@ def install_programs() -> None:
         missing.append("postgresql")
     if not (shutil.which("mariadbd") or Path("/usr/sbin/mariadbd").exists()):
         missing.append("mariadb-server")
+    if not shutil.which("redis-server"):
+        missing.append("redis-server")
     if not any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")):
         missing.append("chromium")
     for name in ("nginx", "haproxy", "zsh", "fish"):

@@ -10,7 +10,7 @@ Ctrl-C also works if a shell starts the tests in the background. Such a shell le
 Ctrl-C.
 
 Tests with the mark `long("VARIABLE")` are skipped unless that environment variable is `long`. Tests with the
-mark `in_process` are not executed over a link.
+mark `in_process` are not executed over a link, and those with the mark `at_engine` not at a follower.
 """
 
 import gc
@@ -41,6 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items
         if ((long := item.get_closest_marker("long")) and os.environ.get(long.args[0]) != "long")
         or (item.get_closest_marker("in_process") and _parameter(item, "place") == "link")
+        or (item.get_closest_marker("at_engine") and _parameter(item, "node") == "follower")
     ]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]

@@ -3,6 +3,7 @@
 The fixtures `postgresql` and `mariadb` start a server when a test first requests it, one per pytest worker,
 and stop it at the end of the session. They skip the test if the program is not installed. The data is in a
 temporary folder and is not synced to the disk, so it survives a crash of the server, but not of the machine.
+`tests/redis_servers.py` does the same for Redis.
 
 A test uses its own database (`fresh_database`), and can stop, kill and start the server. The next test that
 requests a database gets a running server.
@@ -36,14 +37,14 @@ PATIENCE = 60
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Server]:
-    server = _started("postgresql")
+    server = started(PostgreSQL)
     yield server
     server.close()
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[Server]:
-    server = _started("mysql")
+    server = started(MariaDB)
     with _one_context_for_all():
         yield server
     server.close()
@@ -71,8 +72,9 @@ def _one_context_for_all() -> Iterator[None]:
 
 
 @cache  # the fixtures can be imported in several modules, but must start only one server
-def _started(kind: str) -> Server:
-    server = PostgreSQL() if kind == "postgresql" else MariaDB()
+def started(kind: type[Server]) -> Server:
+    """Start the server of this kind."""
+    server = kind()
     try:
         server.initialize()
         server.start()
@@ -88,12 +90,14 @@ class Server:
     kind: ClassVar[str]
     user = "greenroom"
     password = "se/cr@t ✓"
+    probe: ClassVar[str] = "SELECT 1"
+    """A statement that succeeds when the server has started."""
 
     def __init__(self) -> None:
         self.programs = self._find_programs()
         self.folder = Path(tempfile.mkdtemp(prefix="greenroom-"))  # short: sockets have short paths
         self.data = self.folder / "data"
-        self.port = _free_port()
+        self.port = free_port()
         self.owner = self._owner()
         self.log = self.folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -131,7 +135,7 @@ class Server:
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                self.execute("SELECT 1")
+                self.execute(self.probe)
             except Exception as error:
                 if not self.is_running or time.monotonic() > deadline:
                     raise RuntimeError(
@@ -397,7 +401,8 @@ def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
     return files
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

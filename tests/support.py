@@ -4,17 +4,19 @@ Use it with mock time: with `autojump_clock`, a wait for an event that never occ
 """
 
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, cast
 
 import trio
 
 import greenroom
 from greenroom import Engine, Jobs, Run, Ticket
+from greenroom.gateway import Gateway, GatewayConfig
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.records import Snapshot
 
+from .following import Followed, open_followed
 from .linked import open_linked
 
 STORES = ("memory", "sqlite")
@@ -25,7 +27,11 @@ PLACES = (*STORES, "link")
 """Each test of bodies runs in the engine's process with each of the `STORES`, and over a link: bodies execute
 in an executor then, and the store is `memory`."""
 
+NODES = ("engine", "follower")
+"""Each test of the gateway runs with the gateway of an engine, and with that of a follower in a cluster."""
+
 _place = "memory"
+_node = "engine"
 
 
 def use_place(name: str) -> None:
@@ -34,13 +40,36 @@ def use_place(name: str) -> None:
     _place = name
 
 
+def use_node(name: str) -> None:
+    """From here on, `open_gateway` opens the gateway of one of the `NODES`."""
+    global _node
+    _node = name
+
+
 def open_engine(jobs: Jobs, store: Any = "memory:", **options: Any) -> AbstractAsyncContextManager[Engine]:
     """An engine at the place of this test."""
     if store == "memory:" and _place == "sqlite":
         store = SqlStore("sqlite:///:memory:", in_threads=False)
+    if _node == "follower":
+        return _open_followed_engine(jobs, store, **options)
     if _place == "link":
         return open_linked(jobs, store, **options)
     return greenroom.open_engine(jobs, store, **options)
+
+
+@asynccontextmanager
+async def _open_followed_engine(jobs: Jobs, store: Any, **options: Any) -> AsyncIterator[Engine]:
+    async with greenroom.open_engine(jobs, store, **options) as engine:
+        yield cast(Engine, Followed(engine))
+
+
+def open_gateway(
+    engine: Engine, config: GatewayConfig | None = None, **options: Any
+) -> AbstractAsyncContextManager[Gateway]:
+    """A gateway to an engine of `open_engine`, of the node of this test."""
+    if isinstance(engine, Followed):
+        return open_followed(engine, config, **options)
+    return greenroom.gateway.open_gateway(engine, config, **options)
 
 
 PATIENCE = 1000.0

@@ -30,7 +30,7 @@ def floors() -> list[str]:
     """Each dependency at the oldest release that is admitted, as a constraint for pip."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    declared = [*project["dependencies"], *extras["postgres"], *extras["mysql"]]
+    declared = [*project["dependencies"], *extras["postgres"], *extras["mysql"], *extras["redis"]]
     found = [re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", requirement) for requirement in declared]
     assert all(found), declared
     pinned = {match[1]: match[2] for match in found if match}
@@ -54,7 +54,7 @@ def test_the_oldest_releases_pass_the_tests(tmp_path: Path) -> None:
     constraints.write_text("\n".join(floors()))
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
-    wanted = ["-e", f"{ROOT}[postgres,mysql]", *tools()]
+    wanted = ["-e", f"{ROOT}[postgres,mysql,redis]", *tools()]
     subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted, "-c", constraints], check=True)
     tests = [ROOT / "tests" / name for name in TESTED]
     subprocess.run(

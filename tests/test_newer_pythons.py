@@ -61,7 +61,7 @@ def test_a_newer_python_passes_the_tests_of_asyncio_and_of_the_machines(version:
     light = ("pytest", "pytest-trio", "pytest-xdist", "hypothesis", "fastapi", "uvicorn", "uvloop")
     wanted = [tool for tool in tools() if re.match(r"[\w-]+", tool)[0] in light]
     brief = ("-n", "0", "--hypothesis-profile", "brief")  # this Python executes all examples
-    run_tests(version, tmp_path, ["-e", str(ROOT), *wanted], ["aio", "machines", "protocol"], brief)
+    run_tests(version, tmp_path, ["-e", str(ROOT), *wanted], ["aio", "machines"], brief)
 
 
 @pytest.mark.long("GREENROOM_PYTHONS")

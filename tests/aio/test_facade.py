@@ -17,17 +17,18 @@ from greenroom.actors.run.api import Run, RunFile
 from greenroom.actors.workers.api import Workers
 from greenroom.aio import client, engine
 from greenroom.gateway.client import Client, ClientTicket, interface
+from greenroom.gateway.client.cluster import ClientCluster
 from greenroom.gateway.client.executors import ClientExecutors
 from greenroom.gateway.client.flows import ClientFlows
 from greenroom.gateway.client.workers import ClientWorkers
 
 FOR_THE_GATEWAY = {
     "Engine": set(
-        "blocked commit_seconds history_page job_of lane_of look max_value_bytes store_is_down stream "
-        "submit_options".split()
+        "blocked check_open commit_seconds committed has_lease history_page job_of lane_of lease_lapsed look "
+        "max_value_bytes node_changed stopped store_is_down stream submit_options".split()
     ),
     "Workers": {"give_back", "permit", "queued"},
-    "Executors": {"blocked", "lost", "serve", "ttl"},
+    "Executors": {"blocked", "ended", "lost", "serve", "ttl"},
     "Client": {"send_submission"},
 }
 
@@ -42,13 +43,15 @@ PAIRS: list[tuple[type, type]] = [
     (ClientFlows, client.ClientFlows),
     (ClientWorkers, client.ClientWorkers),
     (ClientExecutors, client.ClientExecutors),
+    (ClientCluster, client.ClientCluster),
     (Run, AsyncioRun),
     (RunFile, AsyncioFile),
 ]
 
 
 def public(cls: type) -> dict[str, Any]:
-    return {name: member for name, member in vars(cls).items() if not name.startswith("_")}
+    ours = [base for base in reversed(cls.__mro__) if base.__module__.startswith("greenroom.")]
+    return {name: member for base in ours for name, member in vars(base).items() if not name.startswith("_")}
 
 
 @pytest.mark.parametrize(("original", "facade"), PAIRS, ids=[facade.__name__ for _, facade in PAIRS])

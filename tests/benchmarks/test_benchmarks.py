@@ -12,7 +12,7 @@ import trio
 from greenroom import open_engine
 from greenroom.protocol.states import Status
 
-from . import aio, before, executors, flows, gateway, memory, store
+from . import aio, before, cluster, executors, flows, gateway, memory, store
 from .bare import Floor, RecordingStore, fill, statements_of
 from .figures import Figure, as_json, as_lines
 from .versions import NoHistory, lay_out_commit
@@ -43,6 +43,16 @@ FLOWS = {
 AIO = {"SUBMITS": 5, "EVENTS": 30, "ROUNDS": 1}
 
 EXECUTORS = {"COMPUTING": 4, "RUNS": 20, "CLIENTS": 5, "ALONE": 5, "ROUNDS": 1}
+
+CLUSTER = {
+    "PENDING": 20,
+    "TTL": 2.0,
+    "TAKEOVERS": 1,
+    "HANDOVERS": 1,
+    "CLIENTS": 4,
+    "COMMANDS": 20,
+    "ROUNDS": 1,
+}
 
 BEFORE = {
     "RUNS": 20,
@@ -125,6 +135,14 @@ def test_the_executors_benchmark_reports_the_same_as_a_table_and_as_json(monkeyp
     figures = figures_in_small(executors, EXECUTORS, monkeypatch)
     assert_same_reports("executors", figures)
     assert sum(figure.passed is not None for figure in figures) == 6
+
+
+@pytest.mark.long("GREENROOM_CHAOS")
+@pytest.mark.usefixtures("_level")
+def test_the_cluster_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
+    figures = figures_in_small(cluster, CLUSTER, monkeypatch)
+    assert_same_reports("cluster", figures)
+    assert sum(figure.passed is not None for figure in figures) == 4
 
 
 @pytest.mark.usefixtures("_level")

@@ -22,10 +22,12 @@ _HEAD = """# Command line
 The command is `greenroom`, or `python -m greenroom`. This page is generated from the output of `--help`.
 
 Commands for a running server have the option `--url` (or `GREENROOM_URL`), by default
-`http://127.0.0.1:8440`. A token is read from a file, `--token-file` (or `GREENROOM_TOKEN_FILE`), or from the
-variable `GREENROOM_TOKEN`; an empty variable counts as not set. There is no option for the token itself,
-because all users of the machine can read arguments. For `https` the commands trust the system's certificates,
-or those in the file `SSL_CERT_FILE`.
+`http://127.0.0.1:8440`. For a cluster it can list several nodes, separated by commas; the commands use one
+that works ([Clients](../how-to/clients.md#several-addresses)). `greenroom worker` and `greenroom executor`
+take one URL. A token is read from a file, `--token-file` (or `GREENROOM_TOKEN_FILE`), or from the variable
+`GREENROOM_TOKEN`; an empty variable counts as not set. There is no option for the token itself, because all
+users of the machine can read arguments. For `https` the commands trust the system's certificates, or those in
+the file `SSL_CERT_FILE`.
 
 With `--json` a command prints one JSON value per line: runs and events as on the wire. Without it, a terminal
 shows coloured text, cut to the terminal's width; other outputs are plain and not cut. An error is printed on

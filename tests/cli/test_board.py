@@ -12,6 +12,8 @@ from greenroom.commands.watch import line
 from greenroom.protocol.events import (
     ExecutorChanged,
     InterruptOpened,
+    LeaderChanged,
+    NodeChanged,
     RunChanged,
     RunLog,
     RunProgress,
@@ -171,6 +173,17 @@ def test_events_about_executors_are_lines(shown: ShownBoard):
         "executor gpu-1: attached, 2 slots, labels gpu, jobs train, pages",
         "executor gpu-1: gone",
     ]
+
+
+def test_events_about_nodes_are_lines():
+    base: dict[str, Any] = {"seq": 1, "at": NOW, "by": "engine"}
+    assert [
+        line(event).partition("  ")[2]
+        for event in (
+            NodeChanged(**base, node="n2", status="joined", address="http://10.0.0.2:8440"),
+            LeaderChanged(**base, node="n2", address="http://10.0.0.2:8440", term=4),
+        )
+    ] == ["node n2 at http://10.0.0.2:8440: joined", "leader: n2 at http://10.0.0.2:8440, term 4"]
 
 
 def test_it_never_draws_more_lines_than_there_are(shown: ShownBoard):

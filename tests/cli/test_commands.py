@@ -297,6 +297,22 @@ def test_without_a_server_a_command_exits_with_3(monkeypatch: pytest.MonkeyPatch
     assert refusal("state", "--url", "nonsense", code=2)
 
 
+def test_of_several_urls_a_command_uses_one_that_works(server: Served, monkeypatch: pytest.MonkeyPatch):
+    several = f"{server.url} , http://127.0.0.1:1"
+    used = said("state", "--url", several).splitlines()[0]
+    assert used.split() == ["server", server.url]
+    monkeypatch.setenv("GREENROOM_URL", several)
+    assert as_json("state")["epoch"]
+
+
+def test_of_several_urls_that_fail_each_is_named():
+    text = refusal("state", "--url", "http://127.0.0.1:1,http://127.0.0.1:2", code=3)
+    assert "connection to every address failed" in text
+    assert "ws://127.0.0.1:1: " in text
+    assert "ws://127.0.0.1:2: " in text
+    assert "got 'nonsense'" in refusal("state", "--url", "http://127.0.0.1:1,nonsense", code=2)
+
+
 def test_the_error_of_a_command_is_printed_as_json(handle: str, server: Served):
     def error(*arguments: object, code: int) -> tuple[str, Any]:
         result = greenroom(*arguments, "--json", code=code)

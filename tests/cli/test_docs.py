@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from greenroom import Jobs, Keep, open_engine
+from greenroom import Keep
 from greenroom.config.mistakes import ConfigMistakes
 from greenroom.config.reading import SETTINGS, read_config
 from greenroom.config.settings import Config
-from greenroom.gateway.http.metrics import Metrics
 from tests.cli.reference import PAGE, page
+from tests.gateway.clustered import cluster
 
 CONFIGURATION = PAGE.with_name("configuration.md")
 METRICS = PAGE.with_name("metrics.md")
@@ -64,10 +64,10 @@ def test_the_example_of_errors_is_the_real_output(tmp_path: Path, monkeypatch: p
     assert [str(mistake) in shown for mistake in caught.value.mistakes] == [True] * 3
 
 
-async def test_the_table_of_metrics_matches_the_gateway():
-    async with open_engine(Jobs(), store="memory:", lanes={"images": 2}) as engine:
-        workers = await engine.workers.list()
-        exposition = Metrics(engine).exposition(await engine.snapshot(), workers, [], lag=0).decode()
+async def test_the_table_of_metrics_matches_the_gateway_of_a_node(tmp_path: Path):
+    async with cluster(tmp_path, 1) as [node]:
+        await node.engine.set_concurrency("images", 2)
+        exposition = (await node.http("GET", "/metrics")).body.decode()
     given = dict(re.findall(r"^# TYPE (\w+) (\w+)$", exposition, re.MULTILINE))
     labels = dict(re.findall(r"^(\w+)\{(\w+)=", exposition, re.MULTILINE))
     table = re.findall(r"^\| `(\w+)` \| (\w+) \|(?: `(\w+)`)? \|", METRICS.read_text("utf-8"), re.MULTILINE)

@@ -30,7 +30,7 @@ from greenroom import Jobs
 from greenroom.actors.aio.portal import Portal
 from greenroom.aio.thread import in_thread
 
-from ..support import open_engine
+from ..support import open_engine, use_node
 from .blocking import RATE, synchronous_client
 from .network import network
 
@@ -43,6 +43,16 @@ Test = Callable[..., Awaitable[Any]]
 async def _client(jobs: Jobs, *, follow: bool) -> AsyncIterator[Any]:
     async with network(jobs) as (net, _), net.client(follow=follow) as client:
         yield client
+
+
+@asynccontextmanager
+async def _client_of_a_follower(jobs: Jobs) -> AsyncIterator[Any]:
+    use_node("follower")
+    try:
+        async with _client(jobs, follow=True) as client:
+            yield client
+    finally:
+        use_node("engine")
 
 
 def in_trio(open: Open, jobs: Jobs, test: Test, *, rate: float = 0) -> None:
@@ -79,6 +89,7 @@ KINDS: dict[str, Callable[[Jobs, Test], None]] = {
     "embedded": partial(in_trio, open_engine),
     "client": partial(in_trio, partial(_client, follow=True)),
     "client that does not follow": partial(in_trio, partial(_client, follow=False)),
+    "client of a follower": partial(in_trio, _client_of_a_follower),
     SYNCHRONOUS: partial(in_trio, synchronous_client, rate=RATE),
     "asyncio, embedded": partial(in_asyncio, greenroom.aio.Engine, open_engine),
     "asyncio, client": partial(in_asyncio, greenroom.aio.Client, partial(_client, follow=True)),

@@ -11,9 +11,9 @@ import trio
 import trio.testing
 
 from greenroom import Client, Engine, Jobs, connect
-from greenroom.gateway import Gateway, GatewayConfig, open_gateway
+from greenroom.gateway import Gateway, GatewayConfig
 
-from ..support import open_engine
+from ..support import open_engine, open_gateway
 
 Ends = tuple[trio.StapledStream[Any, Any], trio.StapledStream[Any, Any]]
 

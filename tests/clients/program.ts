@@ -28,9 +28,9 @@ function shown(connection: Connection): string {
   switch (connection.status) {
     case "connecting":
     case "connected":
-      return connection.status;
+      return `${connection.status} at ${connection.url}`;
     case "reconnecting":
-      return `${connection.reason}; attempt ${connection.attempt} at ${new Date(connection.retryAt).toISOString()}`;
+      return `${connection.reason}; attempt ${connection.attempt} to ${connection.url} at ${new Date(connection.retryAt).toISOString()}`;
     case "closed":
       return connection.error === null ? "closed" : `closed: ${connection.error.code}`;
   }
@@ -66,6 +66,10 @@ function subject(event: GreenroomEvent): string {
       return event.services.join(", ");
     case "executor_changed":
       return `${event.executor}: ${event.status}, ${event.slots?.toFixed() ?? "no limit"}, ${event.labels?.join() ?? ""}`;
+    case "node_changed":
+      return `${event.node} at ${event.address}: ${event.status}, ${event.version ?? ""}`;
+    case "leader_changed":
+      return `${event.node} at ${event.address}, term ${event.term.toFixed()}`;
     default: {
       const none: never = event; // the cases above are all types of events
       return none;
@@ -114,6 +118,8 @@ const items: StreamItem[] = [{ type: "snapshot", snapshot }];
 console.log(`same ${same} ${items.length}`);
 const { flows, total } = await client.flows.list({ limit: 5 });
 console.log(`flows ${flows.length} of ${total}`);
+const { leader, nodes } = await client.cluster.status().catch(() => ({ leader: null, nodes: [] }));
+console.log(`leader ${leader?.address} of ${nodes.map((node) => node.role).length}`);
 stop();
 client.close();
 
@@ -121,3 +127,8 @@ const commands = await connect(new globalThis.URL(url), { follow: false });
 const none: null = commands.state;
 console.log(`state ${none} for the role ${commands.role}`);
 commands.close();
+
+const addresses: readonly string[] = [url];
+const clustered: Client = await connect(addresses);
+console.log(`one of ${addresses.length}: ${clustered.connection.url === url}`);
+clustered.close();

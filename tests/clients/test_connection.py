@@ -24,8 +24,11 @@ from greenroom.gateway import GatewayConfig, Limits, Role, add_token
 from greenroom.protocol.events import Filter
 from greenroom.protocol.records import Snapshot
 
+from ..nodes import node
 from ..support import Bodies, open_engine
 from .network import Network, network, serving
+
+__all__ = ["node"]
 
 RING = 8192
 """How many of the latest events the engine has at hand."""
@@ -391,6 +394,7 @@ async def test_a_silent_gateway_is_disconnected(bodies: Bodies, autojump_clock: 
         assert net.opened == 2
 
 
+@pytest.mark.at_engine  # nodes beat four times per second, also in mock time
 @pytest.mark.parametrize("limits", [Limits(), Limits(ping_interval=1000, idle_timeout=5000)])
 async def test_an_idle_connection_is_kept(limits: Limits, bodies: Bodies, autojump_clock: MockClock):
     async with network(bodies.jobs, GatewayConfig(limits=limits)) as (net, _), net.client() as client:

@@ -10,6 +10,7 @@ import trio
 from greenroom.gateway import GatewayConfig, Role, add_token, remove_token
 
 from .javascript import PATIENCE, needs_node, run_node
+from .mocked import play
 from .proxy import proxy
 from .test_javascript import serving
 
@@ -201,3 +202,18 @@ async def test_a_command_that_cannot_be_encoded_does_not_prevent_the_next_connec
                     break
             between.cut()
     assert found == ["submit: a: 1 is not a JSON value; use another number, null or a string"]
+
+
+async def test_commands_wait_for_a_connection_no_longer_than_the_patience():
+    program = """
+        nodes.a = serve;
+        const client = await connect("ws://a:8440", { ...given, patience: 8 });
+        await pass(10);
+        kill("a");
+        const found = [outcome(client.drain()), outcome(client.getRun("r1"))];
+        await pass(60);
+        answer(found);
+    """
+    for found in await play(program):
+        assert 18 <= found["at"] <= 18.05
+        assert "no connection to ws://a:8440 for 8 seconds" in found["message"]

@@ -17,6 +17,8 @@ from greenroom.protocol.events import (
     Event,
     ExecutorChanged,
     FlowChanged,
+    LeaderChanged,
+    NodeChanged,
     NodeRan,
     NodeStarted,
     NodeWorkerChanged,
@@ -183,7 +185,7 @@ def repeatable_history(seed: int, steps: int, quick: int) -> tuple[Snapshot, lis
 
 
 def of_other_parts(events: list[Event]) -> list[Event]:
-    """Events of the types that only flows, workers and executors have."""
+    """Events of the types that only flows, workers, executors and nodes have."""
     last = events[-1]
     some = next(event for event in reversed(events) if isinstance(event, RunStateChanged))
     base = {"at": last.at + 1, "by": "test"}
@@ -223,6 +225,8 @@ def of_other_parts(events: list[Event]) -> list[Event]:
             **base,
         ),
         ExecutorChanged(seq=last.seq + 8, executor="e", status="gone", **base),
+        LeaderChanged(seq=last.seq + 9, address="http://a", term=3, node="n1", **base),
+        NodeChanged(seq=last.seq + 10, status="left", address="http://b", node="n1", **base),
     ]
 
 

@@ -76,16 +76,18 @@ async def test_the_installed_package_works_in_node_and_in_typescript(tmp_path: P
             command = [str(node()), str(home / "program.mjs"), url]
             ended = await trio.run_process(command, capture_stdout=True)
     assert ended.stdout.decode().splitlines() == [
-        "connecting",
-        "connected",
+        f"connecting at {url}",
+        f"connected at {url}",
         "sum 3",
         "status succeeded",
         "refused invalid",
         "executor undefined",
         "same true 1",
         "flows 0 of 0",
+        "leader undefined of 0",
         "closed",
         "state null for the role admin",
+        "one of 1: true",
     ]
 
 

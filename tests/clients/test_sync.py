@@ -22,6 +22,7 @@ import trio
 from greenroom import Client, Jobs, Run, errors, open_engine, sync
 from greenroom.gateway import GatewayConfig, open_gateway
 from greenroom.gateway.client import ClientTicket
+from greenroom.gateway.client.cluster import ClientCluster
 from greenroom.gateway.client.executors import ClientExecutors
 from greenroom.gateway.client.flows import ClientFlows
 from greenroom.gateway.client.workers import ClientWorkers
@@ -100,6 +101,7 @@ def test_a_job_is_submitted_as_its_function_and_its_result_is_of_its_type(url: s
         (sync.Flows, ClientFlows),
         (sync.Workers, ClientWorkers),
         (sync.Executors, ClientExecutors),
+        (sync.Cluster, ClientCluster),
     ],
 )
 def test_it_has_all_that_the_other_client_has(blocking: type, other: type):

@@ -41,6 +41,7 @@ REFUSED = {
     'client.onEvent((event) => event.type === "run_log", { types: ["run_progress"] });': "have no overlap",
     'client.events({ filter: { types: ["run_logs"] } });': "'\"run_logs\"' is not assignable",
     "client.onConnection((state) => state.attempt);": "'attempt' does not exist on type",
+    'await connect(["ws://x", 5]);': "'number' is not assignable",
     "client.state = null;": "Cannot assign to 'state'",
     '(await connect("ws://x", { follow: false })).state.runs;': "possibly 'null'",
     "new Client();": "Constructor of class 'Client<State>' is private",

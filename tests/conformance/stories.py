@@ -1,5 +1,5 @@
-"""What happens in each vector. Every story runs on an engine in mock time, from a snapshot on; only the one
-about executors consists of events that are written here."""
+"""What happens in each vector. Every story runs on an engine in mock time, from a snapshot on; only those
+about executors and nodes consist of events that are written here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from trio.testing import MockClock
 
 from greenroom import Engine, Jobs, Run
 from greenroom.errors import GreenroomError
-from greenroom.protocol.events import Event, ExecutorChanged, RunChanged, RunStateChanged, RunWaiting
+from greenroom.protocol.events import (
+    Event,
+    ExecutorChanged,
+    LeaderChanged,
+    NodeChanged,
+    RunChanged,
+    RunStateChanged,
+    RunWaiting,
+)
 from greenroom.protocol.fold import Projection
 from greenroom.protocol.records import KEPT_ENDED_RUNS, RunRecord, Snapshot
 from greenroom.protocol.states import Status
@@ -64,72 +72,112 @@ class Story:
 
 
 class Written:
-    """A vector of written events."""
+    """A vector of events that are written here. `before` writes those before its snapshot."""
 
-    about = "Executors attach, change and go; runs execute on them, wait for them, and are retried elsewhere."
+    def __init__(
+        self, about: str, play: Callable[[Written], None], before: Callable[[Written], None] | None = None
+    ) -> None:
+        self.about = about
+        self._write = play
+        self._write_before = before
 
     def tell(self) -> tuple[Snapshot, list[Event], Snapshot]:
         """The snapshot, the events after it, and the snapshot after those."""
         self._projection = Projection("0f9f7e5a3c1d2b48", max_concurrent=4)
         self._events: list[Event] = []
-        self._executor("gpu-1", "attached", slots=2, labels=("gpu", "big"), jobs=("train", "pages"))
-        self._executor("__proto__", "attached")
+        if self._write_before is not None:
+            self._write_before(self)
         start = self._projection.snapshot()
         self._events.clear()
-        self._play()
+        self._write(self)
         return start, self._events, self._projection.snapshot()
 
-    def _play(self) -> None:
-        for place, run in enumerate(("a", "b", "c"), start=1):
-            self._submit(run, place)
-        start = {"attempt": 1, "interactive": True}
-        self._move("a", Status.RUNNING, **start, executor="gpu-1")
-        self._move("b", Status.RUNNING, **start)
-        self._change("c", waiting_for="executor")
-        why = "no executor has the job train"
-        self._add(RunWaiting, **_about(self._run("c")), waited=2.0, ahead=0, blockers=[], reason=why)
-        self._move("a", Status.SUSPENDED, reason="time", waiting_for="time")
-        self._executor("local-1", "attached", slots=1, jobs=("train",), start="c0ffee01")
-        self._move("c", Status.RUNNING, **start, executor="local-1")
-        self._move("a", Status.RUNNING, reason="time")
-        self._change("a", interactive=False)
-        jobs = ("train", "pages")
-        self._executor(
-            "gpu-1", "disconnected", slots=2, labels=("gpu", "big"), jobs=jobs, ttl=30.0, start="feed02"
-        )
-        self._executor("gpu-1", "gone")
-        self._move("a", Status.SUSPENDED, reason="recovered", waiting_for="slot", interactive=False)
-        self._move("a", Status.RUNNING, attempt=2, interactive=True)
-        self._move("b", Status.SUCCEEDED, result={"pages": 3})
-        self._executor("local-1", "draining", slots=1, jobs=("train",), ttl=2.5)
-        self._submit("d", 4, needs=("big", "gpu"))
-        self._change("d", waiting_for="executor")
-        self._executor("unknown", "gone")
-
-    def _add(self, kind: type[Any], /, **fields: Any) -> None:
+    def add(self, kind: type[Any], /, **fields: Any) -> None:
+        """An event."""
         seq = self._projection.seq + 1
         event = kind(seq=seq, at=1795000000.0 + seq, by="engine", **fields)
         self._projection.apply(event)
         self._events.append(event)
 
-    def _executor(self, executor: str, status: str, **fields: Any) -> None:
-        self._add(ExecutorChanged, executor=executor, status=status, **fields)
+    def executor(self, executor: str, status: str, **fields: Any) -> None:
+        """An executor changes."""
+        self.add(ExecutorChanged, executor=executor, status=status, **fields)
 
-    def _submit(self, run: str, place: int, needs: tuple[str, ...] = ()) -> None:
+    def node(self, node: str, status: str, **fields: Any) -> None:
+        """A node joins or leaves."""
+        self.add(NodeChanged, node=node, status=status, address=f"http://{node}.example:8735", **fields)
+
+    def leader(self, node: str, term: int) -> None:
+        """A node leads."""
+        self.add(LeaderChanged, node=node, address=f"http://{node}.example:8735", term=term)
+
+    def submit(self, run: str, place: int, needs: tuple[str, ...] = ()) -> None:
+        """A new run."""
         about = {"run": run, "handle": f"handle {run}", "lane": "main", "job": "train", "kind": "start"}
         status = {"from_": None, "to": Status.QUEUED, "attempt": 0, "reason": None, "place": place}
-        self._add(RunStateChanged, **about, **status, needs=needs)
+        self.add(RunStateChanged, **about, **status, needs=needs)
 
-    def _move(self, run: str, to: Status, **fields: Any) -> None:
+    def move(self, run: str, to: Status, **fields: Any) -> None:
+        """A transition."""
         record = self._run(run)
         status = {"attempt": record.attempt, "reason": None, "place": record.place} | fields
-        self._add(RunStateChanged, **_about(record), from_=record.status, to=to, **status)
+        self.add(RunStateChanged, **_about(record), from_=record.status, to=to, **status)
 
-    def _change(self, run: str, **fields: Any) -> None:
-        self._add(RunChanged, **_about(self._run(run)), **fields)
+    def change(self, run: str, **fields: Any) -> None:
+        """A change without a transition."""
+        self.add(RunChanged, **_about(self._run(run)), **fields)
+
+    def wait(self, run: str, reason: str) -> None:
+        """A run has waited long."""
+        about = _about(self._run(run))
+        self.add(RunWaiting, **about, waited=2.0, ahead=0, blockers=[], reason=reason)
 
     def _run(self, run: str) -> RunRecord:
         return self._projection.runs[run]
+
+
+def two_executors(story: Written) -> None:
+    story.executor("gpu-1", "attached", slots=2, labels=("gpu", "big"), jobs=("train", "pages"))
+    story.executor("__proto__", "attached")
+
+
+def executors(story: Written) -> None:
+    for place, run in enumerate(("a", "b", "c"), start=1):
+        story.submit(run, place)
+    start = {"attempt": 1, "interactive": True}
+    story.move("a", Status.RUNNING, **start, executor="gpu-1")
+    story.move("b", Status.RUNNING, **start)
+    story.change("c", waiting_for="executor")
+    story.wait("c", "no executor has the job train")
+    story.move("a", Status.SUSPENDED, reason="time", waiting_for="time")
+    story.executor("local-1", "attached", slots=1, jobs=("train",), start="c0ffee01")
+    story.move("c", Status.RUNNING, **start, executor="local-1")
+    story.move("a", Status.RUNNING, reason="time")
+    story.change("a", interactive=False)
+    gpu = {"slots": 2, "labels": ("gpu", "big"), "jobs": ("train", "pages")}
+    story.executor("gpu-1", "disconnected", **gpu, ttl=30.0, start="feed02")
+    story.executor("gpu-1", "gone")
+    story.move("a", Status.SUSPENDED, reason="recovered", waiting_for="slot", interactive=False)
+    story.move("a", Status.RUNNING, attempt=2, interactive=True)
+    story.move("b", Status.SUCCEEDED, result={"pages": 3})
+    story.executor("local-1", "draining", slots=1, jobs=("train",), ttl=2.5)
+    story.submit("d", 4, needs=("big", "gpu"))
+    story.change("d", waiting_for="executor")
+    story.executor("unknown", "gone")
+
+
+def a_leader(story: Written) -> None:
+    story.leader("n1", 3)
+    story.submit("a", 1)
+
+
+def nodes(story: Written) -> None:
+    story.node("n2", "joined", version="1.2.0")
+    story.move("a", Status.RUNNING, attempt=1, interactive=True)
+    story.node("__proto__", "joined")
+    story.leader("n2", 4)
+    story.node("n1", "left")
+    story.move("a", Status.SUCCEEDED)
 
 
 def _about(run: RunRecord) -> dict[str, str]:
@@ -359,7 +407,14 @@ async def by_chance(engine: Engine) -> None:
 
 
 STORIES: dict[str, Story | Written] = {
-    "executors": Written(),
+    "executors": Written(
+        "Executors attach, change and go; runs execute on them, wait for them, and are retried elsewhere.",
+        executors,
+        two_executors,
+    ),
+    "nodes": Written(
+        "Nodes of a cluster join and leave, and another one leads: no state changes.", nodes, a_leader
+    ),
     "one-run": Story("A run makes progress and succeeds.", one_run),
     "limits": Story("Runs wait for lanes and for the global limit; limits change.", limits),
     "handle-queue": Story("Runs wait in a handle; one replaces the active run.", waiting_in_a_handle),

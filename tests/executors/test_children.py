@@ -64,17 +64,22 @@ def starts_program(run: BlockingRun) -> int:
     return program.pid
 
 
+_others: set[int] = set()
+"""The child processes that existed before the test, such as a database server of other tests."""
+
+
 def processes() -> set[int]:
-    """The child processes of this process, including those that have ended and were not waited for."""
+    """The child processes of the test, including those that have ended and were not waited for."""
     lists = [(task / "children").read_text() for task in Path("/proc/self/task").iterdir()]
-    return {int(pid) for text in lists for pid in text.split()}
+    return {int(pid) for text in lists for pid in text.split()} - _others
 
 
 @pytest.fixture(autouse=True)
 def _no_process_remains() -> Iterator[None]:
-    before = processes()
+    _others.clear()
+    _others.update(processes())
     yield
-    assert processes() <= before
+    assert not processes()
 
 
 class Attaches:

@@ -8,12 +8,15 @@ from greenroom.persistence.leasekeeping import EXECUTOR, Do, Failed, Keeping, Re
 TTL = 30.0
 
 
-def test_a_beat_is_sent_every_sixth_of_the_ttl():
+def test_a_beat_is_sent_every_twelfth_of_the_ttl_and_again_sooner_if_it_fails():
     keeping = Keeping(TTL, 100, EXECUTOR)
+    assert keeping.next() == 102.5
+    assert keeping.turn(102.5) == [Do.RENEW]
+    assert keeping.turn(102.7, Renewed(102.5)) == []
     assert keeping.next() == 105
     assert keeping.turn(105) == [Do.RENEW]
-    assert keeping.turn(105.5, Renewed(105)) == []
-    assert keeping.next() == 110
+    assert keeping.turn(105.5, Failed("no leader is known")) == []
+    assert keeping.next() == 106.5
 
 
 def test_without_an_acknowledgement_bodies_are_cancelled_at_two_thirds_and_must_end_at_five_sixths():
@@ -44,7 +47,7 @@ def test_an_engine_that_has_restarted_with_another_ttl_changes_the_lease():
     keeping = Keeping(TTL, 0, EXECUTOR)
     keeping.turn(1, Renewed(1, ttl=6))
     assert keeping.until == 7
-    assert keeping.next() == 2
+    assert keeping.next() == 1.5
     assert keeping.acts_until == 5
 
 

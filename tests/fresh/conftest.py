@@ -4,7 +4,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.servers import postgresql
+
 from .newcomer import Newcomer
+
+__all__ = ["newcomer", "postgresql"]
 
 
 @pytest.fixture

@@ -66,10 +66,10 @@ class Newcomer:
         assert found == code, f"$ {command}\nexit code {found}\n{text}"
         return text
 
-    def install(self) -> None:
+    def install(self, extras: str = "") -> None:
         """`pip install .` in an empty environment, whose commands are found from here on."""
         self.run("git clone REPOSITORY checkout && python3 -m venv env")
-        self.run("cd checkout && ../env/bin/pip install .")
+        self.run(f"cd checkout && ../env/bin/pip install '.{extras}'")
         self.environment["PATH"] = f"{self.home / 'env' / 'bin'}:{self.environment['PATH']}"
 
     @contextmanager

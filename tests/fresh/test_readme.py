@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from tests.clients.javascript import node
-from tests.servers import make_certificate
+from tests.servers import Server, make_certificate
 
 from .newcomer import Newcomer, blocks, commands, has_tools, in_a_function
 
@@ -38,8 +38,8 @@ def test_the_tests_run_in_a_fresh_clone(newcomer: Newcomer) -> None:
     assert " passed" in text
 
 
-def test_the_programs_and_commands_run_after_pip_install(newcomer: Newcomer) -> None:
-    newcomer.install()
+def test_the_programs_and_commands_run_after_pip_install(newcomer: Newcomer, postgresql: Server) -> None:
+    newcomer.install("[postgres]")
     program, connecting = blocks(README, "python")
     embed, app = newcomer.home / "embed.py", newcomer.home / "app.py"
     embed.write_text(program)
@@ -99,7 +99,19 @@ def test_the_programs_and_commands_run_after_pip_install(newcomer: Newcomer) -> 
     command = take("greenroom serve app:jobs --host 0.0.0.0").replace("0.0.0.0", "127.0.0.1")
     with newcomer.started(command) as server:
         server.wait_for(f"https://127.0.0.1:{newcomer.port}")
+    run_a_node(newcomer, take("greenroom serve app:jobs --store"), take("greenroom cluster"), postgresql)
     assert not left, "commands of the README that no test runs"
+
+
+def run_a_node(newcomer: Newcomer, serve: str, status: str, postgresql: Server) -> None:
+    """One node of a cluster, with what its documentation prepares before."""
+    store = postgresql.fresh_database()
+    newcomer.run(f"greenroom db upgrade --store {store}")
+    newcomer.run("(umask 077; openssl rand -hex 32 > cluster-secret)")
+    newcomer.environment["GREENROOM_CLUSTER_SECRET_FILE"] = "cluster-secret"
+    with newcomer.started(serve.replace("postgresql://…", store)) as node:
+        node.wait_for("leads the cluster")
+        assert " leader " in newcomer.run(status)
 
 
 def run_javascript(newcomer: Newcomer) -> None:

@@ -1,5 +1,5 @@
-"""nginx and HAProxy in front of a gateway, with the configuration that docs/how-to/operating.md shows. Only
-addresses, names of files, and times differ."""
+"""nginx and HAProxy in front of a gateway, or of the nodes of a cluster, with the configuration that the
+pages in docs/how-to show. Only addresses, names of files, and times differ."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import trio
 
 from tests.servers import make_certificate
 
-_PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "how-to" / "operating.md"
+_PAGES = Path(__file__).resolve().parent.parent.parent / "docs" / "how-to"
 _PATIENCE = 60.0
 _TRIES = 3
 
@@ -45,37 +45,50 @@ class Proxy:
         return encrypted
 
 
-def shown(language: str) -> list[str]:
-    """The code blocks of the page in this language."""
-    return re.findall(rf"```{language}\n(.*?)```", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
+def shown(language: str, page: str = "operating.md") -> list[str]:
+    """The code blocks of a page in this language."""
+    return re.findall(rf"```{language}\n(.*?)```", (_PAGES / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
 @asynccontextmanager
 async def proxied(name: str, gateway: int, folder: Path, **times: str) -> AsyncIterator[Proxy]:
     """A proxy for the gateway at this port. `times` replaces times of the documented configuration."""
+    text = "".join(shown("haproxy"))
+    if name == "nginx":
+        server, location = shown("nginx")
+        head, brace, _ = server.rstrip().rpartition("}")
+        assert brace, "it ends with the server's brace"
+        text = f"{head}{location}}}"  # the second block is a part of the first one's server
+    async with started(name, text, {"127.0.0.1:8440": f"127.0.0.1:{gateway}", **times}, folder) as proxy:
+        yield proxy
+
+
+@asynccontextmanager
+async def started(name: str, text: str, given: Mapping[str, str], folder: Path) -> AsyncIterator[Proxy]:
+    """A proxy with the documented configuration `text`, in which the keys of `given` are replaced."""
     program = shutil.which(name) or shutil.which(name, path="/usr/sbin")
     if program is None:
         pytest.skip(f"{name} is not installed")
     certificate, key = make_certificate(folder, "runs.example")
     (folder / "both.pem").write_bytes(certificate.read_bytes() + key.read_bytes())
     tls = ssl.create_default_context(cafile=str(certificate))
-    shown_text = _nginx(folder) if name == "nginx" else "".join(shown("haproxy"))
+    if name == "nginx":
+        text = _nginx(text, folder)
     for _ in range(_TRIES):
         proxy = Proxy(_port(), tls)
-        given = {
-            "127.0.0.1:8440": f"127.0.0.1:{gateway}",
+        replaced = {
             "listen 443": f"listen 127.0.0.1:{proxy.port}",
             "bind :443": f"bind 127.0.0.1:{proxy.port}",
             "/etc/ssl/runs.example.pem": str(certificate),
             "/etc/ssl/runs.example.key": str(key),
             "/etc/haproxy/runs.example.pem": str(folder / "both.pem"),
-            **times,
+            **given,
         }
-        text = shown_text
-        for old, new in given.items():
-            text = text.replace(old, new)
+        written = text
+        for old, new in replaced.items():
+            written = written.replace(old, new)
         file = folder / f"{name}.conf"
-        file.write_text(text)
+        file.write_text(written)
         command = [program, *(("-p", str(folder), "-c") if name == "nginx" else ("-db", "-f")), str(file)]
         with (folder / "log").open("wb") as log:
             process = await trio.lowlevel.open_process(command, stdout=log, stderr=subprocess.STDOUT)
@@ -90,18 +103,15 @@ async def proxied(name: str, gateway: int, folder: Path, **times: str) -> AsyncI
     pytest.fail(f"{name} did not begin: {(folder / 'log').read_text()}")
 
 
-def _nginx(folder: Path) -> str:
-    """The blocks of a complete file: the second one is a part of the first one's server."""
-    server, location = shown("nginx")
-    head, brace, _ = server.rstrip().rpartition("}")
-    assert brace, "it ends with the server's brace"
+def _nginx(text: str, folder: Path) -> str:
+    """A complete file with these blocks."""
     kept = "\n".join(
         f"    {what}_temp_path {folder}/{what};"
         for what in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     return (
         f"daemon off;\nmaster_process off;\npid {folder}/pid;\nerror_log stderr warn;\nevents {{}}\n"
-        f"http {{\n    access_log off;\n{kept}\n{head}{location}}}\n}}\n"
+        f"http {{\n    access_log off;\n{kept}\n{text}\n}}\n"
     )
 
 

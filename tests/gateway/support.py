@@ -16,8 +16,8 @@ import trio.testing
 from trio_websocket import ConnectionClosed, WebSocketConnection, open_websocket_url, wrap_client_stream
 
 from greenroom import Engine
-from greenroom.gateway import Gateway, GatewayConfig, Limits, open_gateway
-from tests.support import Bodies, open_engine
+from greenroom.gateway import Gateway, GatewayConfig, Limits
+from tests.support import Bodies, open_engine, open_gateway
 
 PATIENCE = 60.0
 """Seconds that a test on real sockets waits for what should happen immediately."""
@@ -58,13 +58,16 @@ class House:
         self.nursery.start_soon(self.gateway.serve_stream, theirs)
         return ours
 
-    async def memory_socket(self, headers: dict[str, str] | None = None) -> Talk:
+    async def memory_socket(
+        self, headers: dict[str, str] | None = None, subprotocol: str | None = None
+    ) -> Talk:
         """A WebSocket client in memory."""
         socket = await wrap_client_stream(
             self.nursery,
             await self.stream(),
             "localhost",
             "/",
+            subprotocols=None if subprotocol is None else [subprotocol],
             extra_headers=[(name.encode(), value.encode()) for name, value in (headers or {}).items()],
         )
         return Talk(socket, PATIENCE_IN_MOCK_TIME)

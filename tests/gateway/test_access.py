@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import trio
 
-from greenroom import Jobs, open_engine
+from greenroom import Jobs
 from greenroom.errors import Invalid, NotFound
-from greenroom.gateway import GatewayConfig, Role, Tokens, add_token, open_gateway, remove_token
+from greenroom.gateway import GatewayConfig, Role, Tokens, add_token, remove_token
+from greenroom.gateway.auth.signed_tickets import SignedTickets
 from greenroom.gateway.commands.table import TABLE
+from tests.support import open_engine, open_gateway
 
 from .support import Raw, Refused, house
 
@@ -170,6 +172,7 @@ MAY = {
         "list_workers",
         "allocate_worker",
         "list_executors",
+        "get_cluster",
     },
     "operator": {
         "submit",
@@ -186,7 +189,15 @@ MAY = {
         "add_flow_version",
         "start_flow",
     },
-    "admin": {"set_concurrency", "set_max_concurrent", "reset_lanes", "drain", "resume", "drain_executor"},
+    "admin": {
+        "set_concurrency",
+        "set_max_concurrent",
+        "reset_lanes",
+        "drain",
+        "resume",
+        "drain_executor",
+        "step_down",
+    },
 }
 MAY["operator"] |= MAY["viewer"]
 MAY["admin"] |= MAY["operator"] | MAY["worker"]
@@ -508,6 +519,8 @@ async def test_a_ticket_opens_the_events_once(tokens, autojump_clock):
 
 async def test_a_ticket_is_valid_for_30_seconds_and_for_events_only(tokens, autojump_clock):
     async with house(token_file=tokens["file"], listen=False) as home:
+        if isinstance(tickets := home.gateway._shared.tickets, SignedTickets):
+            tickets._wall_clock = trio.current_time
         raw = Raw(await home.stream())
         for wait, status in ((29.5, 200), (30.5, 401)):
             said = await raw.http("POST", "/api/tickets", authorization=bearer(tokens["viewer"]))

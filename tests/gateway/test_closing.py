@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import trio
 
-from greenroom import Jobs, open_engine
-from greenroom.gateway import GatewayConfig, Limits, open_gateway
-from tests.support import Bodies
+from greenroom import Jobs
+from greenroom.gateway import GatewayConfig, Limits
+from tests.support import Bodies, open_engine, open_gateway
 
 from .support import CLOSE, Raw, house
 from .test_limits import opened

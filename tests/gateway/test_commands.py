@@ -231,7 +231,7 @@ async def test_a_long_history_has_pages(both, monkeypatch):
     assert await pages() == [153]
     assert await pages(limit=60) == [60, 60, 33]
     assert await pages(limit=51) == [51, 51, 51]
-    monkeypatch.setattr("greenroom.actors.engine.api._PAGE_BYTES", 10_000)
+    monkeypatch.setattr("greenroom.actors.engine.reads._PAGE_BYTES", 10_000)
     assert await pages() == [100, 53]  # a portion is read as a whole
     for wrong in ({"limit": 1001}, {"limit": 0}, {"after": -1}):
         with pytest.raises(Refused) as refused:

@@ -22,8 +22,9 @@ import pytest
 import trio
 import trio.testing
 
-from greenroom import Jobs, Run, open_engine
-from greenroom.gateway import GatewayConfig, Limits, open_gateway
+from greenroom import Jobs, Run
+from greenroom.gateway import GatewayConfig, Limits
+from tests.support import open_engine, open_gateway
 
 from . import crowd
 

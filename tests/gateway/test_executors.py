@@ -20,12 +20,15 @@ from trio_websocket import (
 from greenroom import Jobs
 from greenroom.actors.executors.connection import Connection
 from greenroom.errors import Invalid
-from greenroom.gateway import Gateway, GatewayConfig, Limits, Role, add_token, open_gateway, remove_token
+from greenroom.gateway import Gateway, GatewayConfig, Limits, Role, add_token, remove_token
 from greenroom.protocol.records import ExecutorInfo
-from tests.support import open_engine
+from tests.support import open_engine, open_gateway
 
 from .executing import echo, script
 from .support import PATIENCE, Answer, House, Raw, Refused, house
+
+NAMES = {"follower": "cluster"}
+"""The name of an executor's token as the engine logs it. A follower connects with the cluster's secret."""
 
 TEXT_TOO_LARGE = 4 << 20
 """Larger than the limit of an engine with the default size of values."""
@@ -95,12 +98,12 @@ async def closing(socket: WebSocketConnection) -> tuple[int, str]:
 # Access.
 
 
-async def test_an_executor_needs_a_token_of_its_role(tokens):
+async def test_an_executor_needs_a_token_of_its_role(tokens, node):
     async with house(token_file=tokens["file"]) as home:
         script(home.engine)
         async with attached(home.gateway, tokens["executor"]) as socket:
             await socket.send_message("hello")
-            assert await receive(socket) == "the-executor hello"
+            assert await receive(socket) == f"{NAMES.get(node, 'the-executor')} hello"
         assert await rejected(home) == 401
         assert await rejected(home, "gr_wrong") == 401
         for role in Role:
@@ -108,12 +111,12 @@ async def test_an_executor_needs_a_token_of_its_role(tokens):
                 assert await rejected(home, tokens[role]) == 403, role
 
 
-async def test_without_a_token_file_an_executor_needs_no_token():
+async def test_without_a_token_file_an_executor_needs_no_token(node):
     async with house() as home:
         script(home.engine)
         async with attached(home.gateway) as socket:
             await socket.send_message("hello")
-            assert await receive(socket) == "local hello"
+            assert await receive(socket) == f"{NAMES.get(node, 'local')} hello"
 
 
 async def test_a_token_of_an_executor_opens_no_other_connection(tokens):
@@ -173,15 +176,15 @@ async def test_an_executor_at_another_path_learns_where_to_attach():
 # Frames and their limits.
 
 
-async def test_frames_arrive_as_text_or_bytes_up_to_twice_the_largest_value():
+async def test_frames_arrive_as_text_or_bytes_up_to_twice_the_largest_value(node):
     async with house() as home:
         script(home.engine)
         async with attached(home.gateway) as socket:
             for frame in ("é", "x" * (3 << 20)):
                 await socket.send_message(frame)
-                assert await receive(socket) == f"local {frame}"
+                assert await receive(socket) == f"{NAMES.get(node, 'local')} {frame}"
             await socket.send_message(b"bytes")
-            assert await receive(socket) == "local bytes"
+            assert await receive(socket) == f"{NAMES.get(node, 'local')} bytes"
 
 
 async def test_a_frame_that_is_too_large_closes_the_connection():
@@ -193,16 +196,17 @@ async def test_a_frame_that_is_too_large_closes_the_connection():
             assert (await closing(socket))[0] == 1009
 
 
-async def test_the_rate_of_clients_does_not_limit_executors():
+async def test_the_rate_of_clients_does_not_limit_executors(node):
     async with house(limits=Limits(rate=1, burst=1)) as home:
         script(home.engine)
         async with attached(home.gateway) as socket:
             for number in range(50):
                 await socket.send_message(str(number))
             for number in range(50):
-                assert await receive(socket) == f"local {number}"
+                assert await receive(socket) == f"{NAMES.get(node, 'local')} {number}"
 
 
+@pytest.mark.at_engine  # the relay of a follower takes a few frames more
 async def test_sending_waits_for_an_executor_that_does_not_read(autojump_clock):
     sent = 0
 
@@ -265,7 +269,7 @@ async def test_closing_a_connection_ends_its_other_calls():
 
 
 @pytest.mark.parametrize("politely", [True, False])
-async def test_the_engine_learns_that_the_executor_has_disconnected(politely):
+async def test_the_engine_learns_that_the_executor_has_disconnected(politely, node):
     ended: list[BaseException] = []
     over = trio.Event()
 
@@ -285,7 +289,8 @@ async def test_the_engine_learns_that_the_executor_has_disconnected(politely):
                 await trio.aclose_forcefully(socket._stream)
         with trio.fail_after(PATIENCE):
             await over.wait()
-        assert type(ended[0]) is (trio.EndOfChannel if politely else trio.BrokenResourceError)
+        closed = politely or node == "follower"  # a follower closes its connection to the leader
+        assert type(ended[0]) is (trio.EndOfChannel if closed else trio.BrokenResourceError)
 
 
 async def test_a_revoked_token_closes_the_connection(tokens):
@@ -328,7 +333,7 @@ async def test_a_connection_without_a_message_is_closed(autojump_clock):
             assert (await closing(socket))[0] == 1000
 
 
-async def test_a_silent_executor_stays_connected_for_as_long_as_the_engine_permits(autojump_clock):
+async def test_a_silent_executor_stays_connected_for_as_long_as_the_engine_permits(autojump_clock, node):
     async with house(listen=False) as home:
         script(home.engine)
         socket = await in_memory(home)
@@ -336,7 +341,7 @@ async def test_a_silent_executor_stays_connected_for_as_long_as_the_engine_permi
         await socket.get_message()
         await trio.sleep(10_000)
         await socket.send_message("second")
-        assert await socket.get_message() == "local second"
+        assert await socket.get_message() == f"{NAMES.get(node, 'local')} second"
 
 
 # Commands and metrics.

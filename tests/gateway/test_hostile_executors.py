@@ -12,9 +12,10 @@ import pytest
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, open_websocket_url
 
-from greenroom.gateway import GatewayConfig, open_gateway
+from greenroom.gateway import GatewayConfig
 from tests.executors.scripted import ScriptedExecutor, ended
 from tests.executors.worlds import World, world
+from tests.support import open_gateway
 
 PATIENCE = 60.0
 

@@ -319,6 +319,7 @@ async def test_errors_have_the_status_of_their_code(home, path, body, status, co
     assert set(answer.json) == {"code", "message", "details"}
 
 
+@pytest.mark.at_engine  # a follower is ready as long as it is up to date
 async def test_readiness_is_lost_while_draining(home):
     assert (await home.http("GET", "/readyz")).status == 200
     await home.engine.drain()

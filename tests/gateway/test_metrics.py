@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 from trio_websocket import wrap_client_stream
@@ -50,6 +51,7 @@ async def test_runs_lanes_and_waiting_times(autojump_clock):
         assert now["greenroom_runs_ended_total{status=succeeded}"] == 1
 
 
+@pytest.mark.at_engine  # the leader commits
 async def test_events_and_commits(autojump_clock):
     async with house(listen=False) as home:
         for number in range(5):
@@ -82,6 +84,7 @@ async def test_clients(autojump_clock):
         assert now["greenroom_event_sources"] == 0
 
 
+@pytest.mark.at_engine  # only the leader knows the workers
 async def test_workers_the_queue_and_nodes(autojump_clock):
     async with flow_house(listen=False) as home:
         flows, workers = home.engine.flows, home.engine.workers
@@ -111,6 +114,7 @@ async def test_workers_the_queue_and_nodes(autojump_clock):
         assert now["greenroom_node_runs_total{status=ok}"] == 2
 
 
+@pytest.mark.at_engine  # the leader counts the executors that are lost
 async def test_executors_and_their_bodies(autojump_clock):
     async with house(listen=False) as home:
         socket = await wrap_client_stream(home.nursery, await home.stream(), "localhost", "/executor")

@@ -97,6 +97,7 @@ def _nothing_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Workers.poll, "__defaults__", (0,))
 
 
+@pytest.mark.at_engine  # it takes long, and `test_fuzz` sends such requests to a follower, too
 @pytest.mark.usefixtures("_nothing_lasts")
 @pytest.mark.parametrize("role", [Role.ADMIN, None, *(() if EXAMPLES == 5 else SMALL_ROLES)])
 async def test_schemathesis_finds_nothing(role: Role | None, tmp_path: Path) -> None:

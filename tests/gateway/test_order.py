@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import trio
 
-from greenroom import Jobs, Run, open_engine
+from greenroom import Jobs, Run
 from greenroom.actors.journal.stream import RING_SIZE
 from greenroom.gateway import Limits
 from greenroom.gateway.stream.snapshots import filtered
@@ -18,9 +18,12 @@ from greenroom.protocol.events import Event, Filter
 from greenroom.protocol.fold import Projection
 from greenroom.protocol.parts import joined
 from greenroom.protocol.records import Snapshot
-from tests.support import Bodies
+from tests.support import Bodies, open_engine
 
 from .support import House, Refused, Talk, house
+
+AT_ONCE = 4096
+"""Events in one turn: fewer than the ring has, so that a follower receives them as events."""
 
 
 def check_batches(messages: list[dict[str, Any]], start: int) -> int:
@@ -42,9 +45,10 @@ def check_batches(messages: list[dict[str, Any]], start: int) -> int:
 
 
 async def many_events(home: House, count: int, handle: str = "someone") -> None:
-    async with trio.open_nursery() as nursery:
-        for number in range(count):
-            nursery.start_soon(home.engine.set_params, handle, {"number": number})
+    for start in range(0, count, AT_ONCE):
+        async with trio.open_nursery() as nursery:
+            for number in range(start, min(start + AT_ONCE, count)):
+                nursery.start_soon(home.engine.set_params, handle, {"number": number})
 
 
 async def busy(talk: Talk) -> None:

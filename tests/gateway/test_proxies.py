@@ -25,7 +25,10 @@ from .support import Answer, House, Raw, Talk
 
 PATIENCE = 60.0
 
-pytestmark = pytest.mark.parametrize("name", NAMES)
+pytestmark = [
+    pytest.mark.parametrize("name", NAMES),
+    pytest.mark.at_engine,  # it takes long, and a proxy does not know what is behind the port
+]
 
 
 class Site:

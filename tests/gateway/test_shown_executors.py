@@ -1,4 +1,4 @@
-"""Executors in snapshots and events, under filters and for limited tokens; and needs in commands."""
+"""Executors and nodes in snapshots and events, under filters and for limited tokens; needs in commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from greenroom.actors.journal.change import Change
 from greenroom.gateway import Role, add_token
 from greenroom.gateway.client import connect
 from greenroom.gateway.stream.snapshots import filtered
-from greenroom.protocol.events import Event, ExecutorChanged, Filter
+from greenroom.protocol.events import Event, ExecutorChanged, Filter, LeaderChanged, NodeChanged
 from greenroom.protocol.fold import Projection, fold
 from greenroom.protocol.parts import joined
 from greenroom.protocol.records import ExecutorState, Snapshot
@@ -33,7 +33,10 @@ LIMITS: list[dict[str, list[str]]] = [{"handles": ["alice/*"]}, {"lanes": ["imag
 
 async def change(home: House, executor: str, status: str = "attached", **fields: Any) -> None:
     """Commit a change of an executor."""
-    event = ExecutorChanged(seq=0, at=0, by="engine", executor=executor, status=status, **fields)
+    await commit(home, ExecutorChanged(seq=0, at=0, by="engine", executor=executor, status=status, **fields))
+
+
+async def commit(home: House, event: Event) -> None:
     reply: Reply[Any] = Reply()
     home.engine._journal.tell(Change((event,), reply=reply))
     await reply.get()
@@ -74,6 +77,23 @@ async def test_a_limited_token_sees_no_executors(tmp_path: Path, limits: dict[st
             await talk.receive()
         assert [event["type"] for event in talk.events()] == ["engine_changed"]
         assert talk.events()[0]["seq"] == before["seq"] + 2
+
+
+@pytest.mark.parametrize("limits", [None, *LIMITS])
+async def test_a_limited_token_sees_no_nodes(tmp_path: Path, limits: dict[str, list[str]] | None) -> None:
+    file = tmp_path / "tokens"
+    token = add_token(file, "me", Role.VIEWER, **limits or {})
+    header = {"authorization": f"Bearer {token}"}
+    async with house(token_file=str(file)) as home, home.socket(headers=header) as talk:
+        await talk.call("subscribe")
+        base: dict[str, Any] = {"seq": 0, "at": 0, "by": "engine", "address": "http://10.0.0.1:8440"}
+        await commit(home, LeaderChanged(**base, node="n1", term=3))
+        await commit(home, NodeChanged(**base, node="n2", status="joined"))
+        await home.engine.set_max_concurrent(5)
+        while not talk.events() or talk.events()[-1]["type"] != "engine_changed":
+            await talk.receive()
+        told = ["leader_changed", "node_changed"] if limits is None else []
+        assert [event["type"] for event in talk.events()] == [*told, "engine_changed"]
 
 
 async def test_many_executors_are_sent_in_parts() -> None:

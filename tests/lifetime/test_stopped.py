@@ -63,7 +63,7 @@ CALLS: dict[str, Callable[[Engine, str], Coroutine[Any, Any, Any]]] = {
     "workers.extend": lambda engine, run: engine.workers.extend("id", "w"),
 }
 
-ANSWERED = {"settled", "flows.check"}
+ANSWERED = {"settled", "flows.check", "lease_lapsed"}
 """Calls that do not require a running engine."""
 
 

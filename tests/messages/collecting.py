@@ -25,9 +25,11 @@ _HELP_ARGUMENTS = {"help", "short_help", "epilog", "metavar", "prompt", "descrip
 _ERROR_NAMES = re.compile(
     r"(Error|Invalid|NotFound|Conflict|Unavailable|Unauthorized|Forbidden|RateLimited|Refused|BadRequest"
     r"|Broken|Lost|Down|Failed|Stopped|Several|Wrong|Mistake|Unreadable|TooLarge|ActiveRun|QueueFull|Draining"
-    r"|NoScenario|NotRepeatable|FellBehind|Exception|BadParameter|fault|refused|refusal|unfit|lacks|failed)$"
+    r"|NoScenario|NotAGateway|NotRepeatable|FellBehind|Exception|BadParameter|fault|refused|refusal|unfit|lacks|failed)$"
 )
-_NOT_PROSE = re.compile(r"^\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|PRAGMA|BEGIN|SET|SHOW|LOCK|<)\b")
+_NOT_PROSE = re.compile(
+    r"^\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|PRAGMA|BEGIN|SET|SHOW|LOCK|local|<)\b"
+)
 _WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? +[A-Za-z]{2,}|\} +[A-Za-z]{2,}")
 
 

@@ -60,6 +60,8 @@ def sample(node: ast.expr) -> str:
             return sample(first)
         case ast.Attribute(value=ast.Name(id=owner), attr="id"):
             return _SAMPLES.get(owner, _RUN)
+        case ast.Attribute(value=ast.Name(id="leader" | "peer" | "other"), attr="address"):
+            return "http://10.0.0.2:8440"
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return _SAMPLES.get(name, f"<{name.strip('_').replace('_', ' ')}>")
         case ast.Subscript(value=value):

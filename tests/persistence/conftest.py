@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.redis_servers import redis, redis_server
 from tests.servers import Server, mariadb, postgresql
 
-__all__ = ["mariadb", "postgresql"]
+__all__ = ["mariadb", "postgresql", "redis", "redis_server"]
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])

@@ -6,15 +6,19 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+import psycopg
 import pytest
 import trio
 
 from greenroom.persistence import migrating
+from greenroom.persistence.addresses import parse_addresses
 from greenroom.persistence.backup import back_up
 from greenroom.persistence.database import DatabaseManager
+from greenroom.persistence.drivers import connect
 from greenroom.persistence.failures import StoreBroken
 from greenroom.persistence.holders import Holder, begins, ends, is_alive, this_process
 from greenroom.persistence.lease import ENGINE, Free, Lease, Leases, Refused, Wait, may_take
@@ -280,6 +284,23 @@ async def test_a_second_engine_in_the_same_process_is_refused_even_if_the_lock_f
     await second.close()
     await first.close()
     await (await opened(url)).close()
+
+
+async def test_a_commit_that_an_engine_has_left_open_does_not_keep_the_next_one_waiting(postgresql: Server):
+    url = postgresql.fresh_database()
+    await migrating.upgrade(url)
+    first = SqlStore(url, member="http://127.0.0.1:1", lease_ttl=60)
+    await first.open("epoch", 3, 0.0)
+    await first.close()
+    paused = connect(parse_addresses(url))
+    with suppress(psycopg.OperationalError), paused, paused.pipeline():
+        paused.execute("UPDATE meta SET last_seq = 1")
+        paused.cursor().executemany("UPDATE meta SET last_place = %s", [(1,), (2,)])
+        second = SqlStore(url, member="http://127.0.0.1:2", lease_ttl=60)
+        with trio.fail_after(20):
+            stored = await second.open("epoch", 3, 0.0)
+        assert stored.last_seq == 0
+        await second.close()
 
 
 async def test_the_lease_of_a_killed_process_is_taken_immediately(tmp_path: Path, postgresql: Server):

@@ -91,6 +91,8 @@ def test_the_types_of_events_are_those_of_the_design():
         "flow_changed",
         "node_worker_changed",
         "executor_changed",
+        "node_changed",
+        "leader_changed",
     ]
 
 

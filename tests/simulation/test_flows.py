@@ -78,7 +78,7 @@ graphs = st.randoms(use_true_random=False, note_method_calls=False).map(
 crashes = st.sampled_from(("crash_before", "crash_within", "crash_after", "lost_reply"))
 
 
-@settings(max_examples=max(400, settings().max_examples), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=max(200, settings().max_examples), suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 1000), graphs, st.lists(st.tuples(st.integers(0, 8), crashes), max_size=4))
 def test_a_flow_has_the_same_result_wherever_a_crash_interrupts_it(seed, graph, troubles):
     async def scenario(world: World) -> None:

@@ -125,10 +125,10 @@ def at_least(examples: int, steps: int) -> settings:
 
 
 TestNoRuleIsBrokenInAnyOrderOfCommands = Machine.TestCase
-TestNoRuleIsBrokenInAnyOrderOfCommands.settings = at_least(1500, steps=20)
+TestNoRuleIsBrokenInAnyOrderOfCommands.settings = at_least(600, steps=20)
 
 TestNoRuleIsBrokenOnSqlite = MachineOnSqlite.TestCase
-TestNoRuleIsBrokenOnSqlite.settings = at_least(200, steps=20)
+TestNoRuleIsBrokenOnSqlite.settings = at_least(100, steps=20)
 
 TestManyShortRunsStartInOrderOfPlace = Crowd.TestCase
-TestManyShortRunsStartInOrderOfPlace.settings = at_least(400, steps=20)
+TestManyShortRunsStartInOrderOfPlace.settings = at_least(200, steps=20)

@@ -17,6 +17,8 @@ from greenroom.protocol.events import (
     InterruptClosed,
     InterruptOpened,
     LaneChanged,
+    LeaderChanged,
+    NodeChanged,
     RunChanged,
     RunEvent,
     RunLog,
@@ -179,6 +181,8 @@ def every_kind(run: str) -> list[Event]:
         draft("alice", {"draft": 1}),
         engine_changed(5, draining=True),
         executor_changed("gpu-1", "draining", slots=4, labels=("gpu", "big"), jobs=("job", "other")),
+        LeaderChanged(seq=0, at=0, by="engine", node="n1", address="http://n1:8735", term=3),
+        NodeChanged(seq=0, at=0, by="engine", node="n2", status="joined", address="http://n2:8735"),
     ]
 
 

@@ -265,7 +265,7 @@ class Whole:
         self.stop: Stop | None = None
         self.journal = JournalMachine(lambda: WALL + self.now, lambda events: None, lambda: 0, math.inf)
         self.journal.begin(projection_of(stored))
-        for event in restart_events(stored, LIMIT, {}):
+        for event in restart_events(stored, LIMIT, {}, draining=False):
             self.tell("journal", "", Change((event,)))
         self.supervisor = SupervisorMachine(100, lambda message: self.tell("supervisor", "", message), jobs)
         order = self.supervisor.order
