@@ -244,7 +244,9 @@ class Following:
                     self._answered(answer)
                 case wire.Leaving(to=to):
                     self.next_leader = to
-                    return "the leader has handed over the leadership"
+                    if to is None:
+                        return "the leader has sent this node away"
+                    return f"the leader has handed the leadership to {to}"
                 case wire.Unknown() as unknown:
                     logger.debug("the leader has sent a message of type %s", unknown.type)
                 case other:

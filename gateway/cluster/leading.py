@@ -407,7 +407,8 @@ class _Session:
                 case wire.NodeBeat(sent=sent, seq=seq, draining=draining):
                     follower = self.follower
                     follower.heard_at, follower.seq, follower.draining = trio.current_time(), seq, draining
-                    self._answer_beat(sent)
+                    if self._leading.is_current:  # the answer confirms that the follower has all events
+                        self._answer_beat(sent)
                 case wire.Forward():
                     self._begin(message.id, self._execute, message)
                 case wire.ForwardRequest():

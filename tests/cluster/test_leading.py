@@ -6,6 +6,7 @@ import msgspec
 import pytest
 import trio
 
+from greenroom import Engine
 from greenroom.actors.executors.connection import connection_pair
 from greenroom.actors.journal.stream import RING_SIZE
 from greenroom.gateway.auth.scopes import Scope
@@ -245,6 +246,20 @@ async def test_a_command_is_not_executed_by_an_engine_that_has_stopped(autojump_
         answer = await node.answer(await node.forward(SetParams(id=0, handle="h", params=1)))
         assert isinstance(answer, wire.CommandFailed)
         assert answer.code == NOT_LEADER
+
+
+async def test_a_leader_whose_lease_has_lapsed_answers_no_beat(autojump_clock, monkeypatch):
+    async with pair() as here:
+        node = await follower_of(here)
+        await node.join(epoch=here.leader.leading.epoch)
+        await node.send(wire.NodeBeat(sent=1.0, seq=0))
+        assert (await node.until(wire.NodeBeaten)).sent == 1.0
+        with monkeypatch.context() as lapsed:
+            lapsed.setattr(Engine, "has_lease", False)
+            await node.send(wire.NodeBeat(sent=2.0, seq=0))
+            await trio.testing.wait_all_tasks_blocked()
+        await node.send(wire.NodeBeat(sent=3.0, seq=0))
+        assert (await node.until(wire.NodeBeaten)).sent == 3.0
 
 
 async def test_a_command_in_progress_is_lost_when_the_lease_lapses(autojump_clock):

@@ -349,6 +349,32 @@ async def test_a_command_that_loses_each_leader_at_once_fails(autojump_clock):
         assert call.outcome.details["outcome"] == "unknown"
 
 
+@pytest.mark.parametrize(("request_id", "outcome"), [("mine", None), (None, "unknown")])
+async def test_a_submission_without_a_next_leader_can_be_repeated_if_its_client_gave_a_request_id(
+    autojump_clock, request_id, outcome
+):
+    async with pair() as here:
+        await without_leader(here)
+        call = Call(here, msgspec.structs.replace(SUBMIT, request_id=request_id))
+        async with next_leader(here) as leader:
+            await leader.receive(wire.Forward)
+        await trio.sleep(PATIENCE + 1)
+        assert isinstance(call.outcome, Unavailable)
+        assert call.outcome.details.get("outcome") == outcome
+        assert ("retry_after" in call.outcome.details) is (outcome is None)
+
+
+async def test_a_leader_whose_lease_has_lapsed_does_not_take_a_client_back(autojump_clock):
+    async with pair() as here:
+        lease = Leased(here)
+        ahead = here.engine.stream.last_seq + 1
+        assert await lease.router.reach(ahead), "a leader has all events"
+        lease.lapse()
+        began = trio.current_time()
+        assert not await lease.router.reach(ahead)
+        assert trio.current_time() == began + PATIENCE
+
+
 async def test_a_read_that_the_stopped_engine_does_not_answer_is_answered_by_the_replica(autojump_clock):
     async with pair() as here:
         lease, router, asked = Leased(here), here.leader.router, []

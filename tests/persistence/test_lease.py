@@ -19,10 +19,11 @@ from greenroom.persistence.addresses import parse_addresses
 from greenroom.persistence.backup import back_up
 from greenroom.persistence.database import DatabaseManager
 from greenroom.persistence.drivers import connect
+from greenroom.persistence.elections import Election
 from greenroom.persistence.failures import StoreBroken
 from greenroom.persistence.holders import Holder, begins, ends, is_alive, this_process
 from greenroom.persistence.lease import ENGINE, Free, Lease, Leases, Refused, Wait, may_take
-from greenroom.persistence.leasekeeping import Asked, Do, Failed, Keeping, Renewed, Taken
+from greenroom.persistence.leasekeeping import Asked, Do, Failed, Keeping, Renewed, Taken, Told
 from greenroom.persistence.schema import metadata
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.persistence.store import Batch, Retention, Stored
@@ -284,6 +285,33 @@ async def test_a_second_engine_in_the_same_process_is_refused_even_if_the_lock_f
     await second.close()
     await first.close()
     await (await opened(url)).close()
+
+
+async def test_a_winner_of_an_election_is_refused_while_an_engine_outside_the_cluster_has_the_store(
+    postgresql: Server,
+):
+    url = postgresql.fresh_database()
+    await migrating.upgrade(url)
+    single = await hold(url, 60)
+    election = Election(this_process("elected"), 7, 0.0, Unused())
+    elected = SqlStore(url, member="http://127.0.0.1:1", election=election, lease_ttl=60)
+    with pytest.raises(Conflict, match=rf"pid {single.pid} on .*, whose lease on the store expires in"):
+        await elected.open("epoch", 3, 0.0)
+    await elected.close()
+    end(single)
+
+
+class Unused:
+    """Renewals of a lease that is not taken."""
+
+    def renew(self, sent: float) -> Told:
+        raise AssertionError("the lease is not taken")
+
+    def release(self) -> str | None:
+        return None
+
+    def abort(self) -> None:
+        """Nothing is in progress."""
 
 
 async def test_a_commit_that_an_engine_has_left_open_does_not_keep_the_next_one_waiting(postgresql: Server):
