@@ -198,7 +198,7 @@ async def test_a_silent_leader_is_given_up_and_a_beating_one_is_not(autojump_clo
 async def test_a_leader_that_leaves_names_the_next_one(autojump_clock):
     async with link(3) as here:
         await here.leader.send(wire.Leaving(to="n3"))
-        assert "handed over" in str(await here.end())
+        assert await here.end() == "the leader has handed the leadership to n3"
         assert here.following.next_leader == "n3"
 
 
