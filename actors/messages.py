@@ -46,6 +46,7 @@ class Submission(msgspec.Struct):
     created_at: float  # trio's time
     on_wait: OnWait | None
     ended: Reply[RunRecord | None]
+    uncommon: dict[str, Any] | None = None  # fields of its first event that few runs have (`fold.UNCOMMON`)
     place: int | None = None  # set by the supervisor when the run enters its lane
     memos: tuple[Memo, ...] = ()  # committed together with its creation
     stored: StoredRun | None = None  # the stored state, after a restart

@@ -40,8 +40,8 @@ class RunEvent(EventBase, frozen=True, gc=False, kw_only=True):
 class RunStateChanged(
     RunEvent, frozen=True, gc=False, kw_only=True, tag="run_state_changed", rename={"from_": "from"}
 ):
-    """A run's status changed. `from` is null for a new run; only then `job`, `kind`, `params` and `needs`
-    are set.
+    """A run's status changed. `from` is null for a new run; only then `job`, `kind`, `params`, `needs`,
+    `tags`, `priority`, `key` and `not_before` are set.
 
     `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
     `interactive` is set when a body starts or ends. `executor` is set when a body starts in another process
@@ -58,6 +58,10 @@ class RunStateChanged(
     kind: str | None = None
     params: Any = None
     needs: tuple[str, ...] = ()
+    tags: dict[str, str] = {}
+    priority: int = 0
+    key: str | None = None
+    not_before: float | None = None
     front: bool = False
     waiting_for: str | None = None
     interactive: bool | None = None

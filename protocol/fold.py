@@ -50,6 +50,10 @@ from .states import ENDED, Status, handle_status
 # A lookup in an enum is slow.
 _QUEUED, _RUNNING, _CANCELLING = Status.QUEUED, Status.RUNNING, Status.CANCELLING
 
+UNCOMMON = ("tags", "priority", "key", "not_before")
+"""Fields of a new run that few runs have. Python builds a dict for a call with more than 15 keywords, so they
+are set apart from the others."""
+
 
 def next_record(run: RunRecord | None, event: RunEvent) -> RunRecord:
     """Return the run after the event. `run` is `None` only for the event that creates the run."""
@@ -67,7 +71,7 @@ def next_record(run: RunRecord | None, event: RunEvent) -> RunRecord:
 def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecord:
     at = event.at
     if run is None:
-        return RunRecord(
+        created = RunRecord(
             id=event.run,
             handle=event.handle,
             lane=event.lane,
@@ -82,6 +86,9 @@ def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecor
             created_at=at,
             updated_at=at,
         )
+        if not (event.tags or event.priority or event.key or event.not_before):
+            return created
+        return replace(created, **{name: getattr(event, name) for name in UNCOMMON})
     # Python builds a dict for a call with more than 15 keywords, and this is the most frequent event. So each
     # case lists only the fields that can change.
     to = event.to

@@ -21,7 +21,8 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     `fence` is the seq of the event with which its last body started; it only grows for a handle. `executor`
     is where that body executes; `None` for the engine's own process. `needs` are the labels that an executor
-    must have to execute the run: those of the job and of the submission.
+    must have to execute the run: those of the job and of the submission. `key` is what a lane's fairness and
+    limits per key tell its runs apart by. The run does not start before `not_before`.
     """
 
     id: str
@@ -31,6 +32,10 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     kind: str
     params: Any
     needs: tuple[str, ...] = ()
+    tags: dict[str, str] = {}
+    priority: int = 0
+    key: str | None = None
+    not_before: float | None = None
     status: Status
     reason: str | None = None
     attempt: int = 0

@@ -319,6 +319,8 @@ class _New(msgspec.Struct, frozen=True, gc=False):
         )
         if submission.terms.front:  # rare: Python builds a dict for a call with more than 15 keywords
             created = replace(created, front=True)
+        if submission.uncommon:
+            created = replace(created, **submission.uncommon)
         cancels: tuple[tuple[Kind, str, object], ...] = tuple(
             ("supervisor", "", cancel_replaced(run, submission.by)) for run in self.replaces
         )

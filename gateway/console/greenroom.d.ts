@@ -483,8 +483,8 @@ export type RunStatus =
   | "rejected";
 
 /**
- * A run's status changed. `from` is null for a new run; only then `job`, `kind`, `params` and `needs`
- * are set.
+ * A run's status changed. `from` is null for a new run; only then `job`, `kind`, `params`, `needs`,
+ * `tags`, `priority`, `key` and `not_before` are set.
  *
  * `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
  * `interactive` is set when a body starts or ends. `executor` is set when a body starts in another process
@@ -508,6 +508,10 @@ export interface RunStateChanged {
   kind?: string;
   params?: unknown;
   needs?: string[];
+  tags?: Record<string, string>;
+  priority?: number;
+  key?: string;
+  not_before?: number;
   front?: boolean;
   waiting_for?: string;
   interactive?: boolean;
@@ -830,7 +834,8 @@ export interface InterruptState {
  *
  * `fence` is the seq of the event with which its last body started; it only grows for a handle. `executor`
  * is where that body executes; `null` for the engine's own process. `needs` are the labels that an executor
- * must have to execute the run: those of the job and of the submission.
+ * must have to execute the run: those of the job and of the submission. `key` is what a lane's fairness and
+ * limits per key tell its runs apart by. The run does not start before `not_before`.
  */
 export interface RunRecord {
   id: string;
@@ -840,6 +845,10 @@ export interface RunRecord {
   kind: string;
   params: unknown;
   needs: string[];
+  tags: Record<string, string>;
+  priority: number;
+  key: string | null;
+  not_before: number | null;
   status: RunStatus;
   reason: string | null;
   attempt: number;
