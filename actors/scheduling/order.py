@@ -1,132 +1,63 @@
 """The order in which runs start. One formula, evaluated in one turn of the supervisor:
 
-    next = the queued run with the lowest place, among all runs whose lane has room and for which
-           an executor has room, while fewer runs hold a slot than the global limit allows
+    next = the queued run with the lowest rank, and of these the one with the lowest place, among the first
+           runs of all lanes with room for which an executor has room, while fewer runs hold a slot than the
+           global limit allows
 
-A lane has room while fewer of its runs hold a slot than its own limit allows. An executor has room for a run
-while it has a free slot, if it can execute the run (`executor_pool.py`). While the engine drains, only
-privileged runs count as queued: runs that have begun, and the children of executing runs. A run that is on
-trial after a crash (`trials.py`) can be skipped until others have been tried.
+The rank of a run follows from the time at which it got its place, and from its priority; the formula, and
+those of fairness and rates, are in `protocol/lanes.py`. The ranks of runs with equal priority are in the
+order of their places, so that without priorities, the order is strictly by place.
 
-So the order is strict by place within each lane and among the first runs of all lanes with room, and a full
-lane never delays the runs of another lane. Likewise, a run without an executor keeps its place and never
-delays a run that another executor can take. Priorities and fairness would replace the place as sort key, and
-change nothing else.
+A lane has room while it is not paused, fewer of its runs hold a slot than its own limit allows, and its rate
+has a token. The first run of a lane is the one with the lowest rank, then place, whose key has room; in a lane
+with fairness it is that of the key whose turn it is. An executor has room for a run while it has a free slot,
+if it can execute the run (`executor_pool.py`). While the engine drains, only privileged runs count as queued:
+runs that have begun, and the children of executing runs. A run that is on trial after a crash (`trials.py`)
+can be skipped until others have been tried.
 
-The runs of a lane that have the same demand form one queue, and the queues that the same executors can serve
-form one group. While these executors have no room, the whole group is blocked: its runs cost nothing until
-one of the executors has room.
+So a full lane never delays the runs of another lane. Likewise, a run without an executor keeps its place and
+never delays a run that another executor can take. Turns are taken among the runs of a lane that the same
+executors can serve.
+
+The queues that the same executors can serve form one group. While these executors have no room, the whole
+group is blocked: its runs cost nothing until one of the executors has room.
 
 Plain data: no messages, no I/O, no clock.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Container, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
+from ...protocol.lanes import DEFAULT_RULES, LaneRules
 from ...protocol.records import default_limit
 from .executor_pool import IN_PROCESS, Able, Demand, Executor, ExecutorPool, choose
-from .place_queue import PlaceQueue
+from .lane_queues import SLACK, Bundle, Group, Key, Lane, Queue, Sort, offers
+from .place_queue import Queued
+from .rates import Buckets, Taken
 from .trials import Trials
-
-_SLACK = 64
 
 
 class Slot(NamedTuple):
     """A slot granted to a run, and the executor of its body; `None` for the engine's own process. A reset of
-    the lane voids the slots of its older generations."""
+    the lane voids the slots of its older generations. `taken` is the token that it took."""
 
     run: str
     generation: int
     executor: str | None = None
+    taken: Taken | None = None
 
 
 class Wait(NamedTuple):
     """Why a queued run waits: how many runs of its lane are ahead, which runs hold the slots it needs, and
-    why no executor has room for it, if that is the case."""
+    what else it lacks, if that is the case: an executor, a token, or a lane that is not paused."""
 
     ahead: int
     blockers: list[str]
     reason: str | None = None
-
-
-class _Lane:
-    """The state of a lane in which a run is queued or holds a slot."""
-
-    __slots__ = ("executing", "generation", "limit", "queued", "queues")
-
-    def __init__(self, limit: int | None, generation: int) -> None:
-        self.limit = limit
-        self.generation = generation
-        self.executing: dict[str, None] = {}
-        self.queues: dict[Demand, _Queue] = {}
-        self.queued = 0  # the number of runs in the queues
-
-    def has_room(self) -> bool:
-        return self.limit is None or len(self.executing) < self.limit
-
-    def queue_of(self, run: str) -> _Queue | None:
-        if self.queued:
-            for queue in self.queues.values():
-                if run in queue.runs:
-                    return queue
-        return None
-
-
-class _Queue:
-    """The queued runs of a lane that have the same demand."""
-
-    __slots__ = ("demand", "group", "lane", "lane_name", "offered", "privileged", "runs", "serial")
-
-    def __init__(self, demand: Demand, lane_name: str, lane: _Lane, group: _Group, serial: int) -> None:
-        self.demand = demand
-        self.lane_name = lane_name
-        self.lane = lane
-        self.group = group
-        self.serial = serial
-        self.runs = PlaceQueue()
-        self.privileged: PlaceQueue | None = None  # the privileged runs of the queue, if any
-        self.offered: int | None = None  # the place with which the queue is in the heads of its group
-
-    def head(self, holding: bool) -> tuple[int, str] | None:
-        eligible = self.privileged if holding else self.runs
-        return None if eligible is None else eligible.first()
-
-    def remove(self, run: str) -> None:
-        self.lane.queued -= 1
-        self.runs.remove(run)
-        if self.privileged is not None and run in self.privileged:
-            self.privileged.remove(run)
-
-
-class _Group:
-    """The queues that the same executors can serve."""
-
-    __slots__ = (
-        "able",
-        "blocked",
-        "can_block",
-        "heads",
-        "offered",
-        "only",
-        "outdated",
-        "serial",
-        "unreported",
-    )
-
-    def __init__(self, able: Able, local: Executor, serial: int) -> None:
-        self.able = able
-        self.serial = serial
-        # While fewer runs hold a slot than the global limit allows, the engine's own process has room.
-        self.can_block = local not in able
-        self.only = local if able == (local,) else None
-        self.blocked = False
-        self.heads: list[tuple[int, int, _Queue]] = []  # queues of lanes with room, by place; some outdated
-        self.outdated = 0  # the heads that are outdated because a run left its queue
-        self.offered: int | None = None  # the place with which the group is in the heap of groups
-        self.unreported: dict[_Queue, None] = {}  # the queues whose first run was not reported yet
 
 
 class Order:
@@ -137,13 +68,19 @@ class Order:
         self.executing: dict[str, int] = {}  # run: the generation of its slot
         self.limits: dict[str, int | None] = {}  # of the lanes with a limit set explicitly
         self.generations: dict[str, int] = {}  # of the lanes that were ever reset
+        self.rules: dict[str, LaneRules] = {}  # of the lanes with rules
+        self.paused: set[str] = set()  # lanes
         self.trials = Trials()
         self.pool = ExecutorPool(local_jobs)
         self._holding = False
-        self._lanes: dict[str, _Lane] = {}  # those with a queued run or a slot in use
-        self._groups: dict[Able, _Group] = {}
-        self._blockable: list[_Group] = []  # the groups that can be blocked
-        self._first: list[tuple[int, int, _Group]] = []  # groups with room, by first place; some outdated
+        self._lanes: dict[str, Lane] = {}  # those with a queued run or a slot in use
+        self._buckets: dict[str, Buckets] = {}  # of the lanes with a rate
+        self._opens: list[
+            tuple[float, int, str, str | None]
+        ] = []  # when empty buckets get a token: lane, key
+        self._groups: dict[Able, Group] = {}
+        self._blockable: list[Group] = []  # the groups that can be blocked
+        self._first: list[tuple[Sort, int, Group]] = []  # groups with room, by first run; some outdated
         self._serial = 0  # makes the entries of heaps comparable
         self._reported: set[str] = set()  # the queued runs that `take_blocked` has returned
 
@@ -156,6 +93,10 @@ class Order:
         """A lane's own limit."""
         return self.limits.get(lane, default_limit(lane))
 
+    def rules_of(self, lane: str) -> LaneRules:
+        """A lane's rules."""
+        return self.rules.get(lane, DEFAULT_RULES)
+
     def reports(self) -> Iterator[dict[str, Any]]:
         """The reports of all lanes in which a run is queued or holds a slot."""
         for name, lane in self._lanes.items():
@@ -163,42 +104,59 @@ class Order:
                 "kind": "lane",
                 "name": name,
                 "limit": lane.limit,
+                "paused": lane.paused,
                 "generation": lane.generation,
                 "executing": list(lane.executing),
-                "queued": lane.queued,
+                "queued": len(lane.entries),
             }
 
     # Changes.
 
     def enter(
-        self, run: str, lane: str, place: int, *, privileged: bool, demand: Demand = IN_PROCESS
+        self,
+        run: str,
+        lane: str,
+        place: int,
+        *,
+        privileged: bool,
+        demand: Demand = IN_PROCESS,
+        queued_at: float = 0.0,
+        priority: int = 0,
+        key: str | None = None,
+        has_body: bool = False,
     ) -> None:
-        """Queue a run in its lane at its place."""
+        """Queue a run in its lane at its place, which it got at `queued_at`."""
         known = self._lanes.get(lane) or self._lane(lane)
-        queue = known.queues.get(demand)
-        if queue is None:
-            self._serial += 1
-            queue = known.queues[demand] = _Queue(demand, lane, known, self._group_of(demand), self._serial)
-        known.queued += 1
-        queue.runs.add(run, place)
-        if privileged:
-            if queue.privileged is None:
-                queue.privileged = PlaceQueue()
-            queue.privileged.add(run, place)
-        self._offer(queue)
+        queued = Queued(
+            run, place, queued_at, demand, priority, key, privileged=privileged, has_body=has_body
+        )
+        self._offer(self._enter(known, queued))
 
     def leave(self, run: str, lane: str) -> None:
         """Remove a run from the queue: it needs no slot now."""
         known = self._lanes.get(lane)
-        queue = None if known is None else known.queue_of(run)
-        if queue is not None:
-            self._remove(queue, run)
+        queued = None if known is None else known.entries.get(run)
+        if queued is not None:
+            queue = queued.queue
+            self._remove(queued)
             self._offer(queue)
             self._forget_idle(queue)
         if self._reported:
             self._reported.discard(run)
         if self.trials.has_suspects:
             self.trials.leave(run)
+
+    def set_priority(self, run: str, lane: str, priority: int) -> None:
+        """Change the priority of a run, if it is queued."""
+        known = self._lanes.get(lane)
+        queued = None if known is None else known.entries.get(run)
+        if known is not None and queued is not None:
+            queue = queued.queue
+            self._remove(queued)
+            self._offer(queue)
+            queued.priority = priority
+            self._offer(self._enter(known, queued))
+            self._forget_empty(queue)
 
     def forget(self, run: str) -> None:
         """A run that neither is queued nor holds a slot has ended."""
@@ -221,22 +179,34 @@ class Order:
             return
         del self.executing[run]
         known = self._lanes[lane]
-        del known.executing[run]
+        key = known.executing.pop(run)
         executor = self.pool.release(run)
         if executor is not None:
             self._has_room_again(executor)
+        if known.keys:
+            self._release_key(known, key)
         if known.limit is not None:  # otherwise, its queues have been offered
             self._offer_all(known)
         if not known.executing:
-            self._forget_idle_lane(lane, known)
+            self._forget_idle_lane(known)
 
-    def restore_slot(self, run: str, lane: str, executor: str) -> int:
+    def restore_slot(self, run: str, lane: str, executor: str, key: str | None = None) -> int:
         """Restore the slot of a run whose body can still execute at an executor; returns its generation."""
         known = self._lane(lane)
-        known.executing[run] = None
+        known.executing[run] = key
+        if known.rules.has_keys:
+            known.key(key).executing += 1
         self.executing[run] = known.generation
         self.pool.restore(run, executor, has_slot=True)
         return known.generation
+
+    def restore_bucket(self, lane: str, key: str | None, full_at: float, now: float) -> None:
+        """Restore a bucket that is not full."""
+        rules = self.rules_of(lane)
+        if rules.rate is not None and (key is not None) == (rules.rate_per == "key"):
+            buckets = self._buckets.setdefault(lane, Buckets())
+            buckets.restore(key, min(full_at, now + rules.burst * rules.interval))
+            self._hold_back_all(self._lane(lane), now)
 
     def set_limit(self, lane: str, limit: int | None) -> None:
         """Change a lane's own limit."""
@@ -246,12 +216,40 @@ class Order:
             known.limit = limit
             self._offer_all(known)
 
+    def pause(self, lane: str, *, paused: bool) -> None:
+        """Grant no slots in a lane, or grant them again."""
+        if paused:
+            self.paused.add(lane)
+        else:
+            self.paused.discard(lane)
+        known = self._lanes.get(lane)
+        if known is not None:
+            known.paused = paused
+            self._offer_all(known)
+
+    def set_rules(self, lane: str, rules: LaneRules, now: float, key_of: Callable[[str], str | None]) -> None:
+        """Change the rules of a lane. `key_of` returns the key that a run has with these rules."""
+        before, self.rules[lane] = self.rules_of(lane), rules
+        if rules == DEFAULT_RULES:
+            del self.rules[lane]
+        if (rules.rate, rules.rate_per) != (
+            before.rate,
+            before.rate_per,
+        ) and before.rate_per != rules.rate_per:
+            self._buckets.pop(lane, None)
+        if rules.rate is None:
+            self._buckets.pop(lane, None)
+        elif lane in self._buckets:
+            self._buckets[lane].limit(rules, now)
+        if lane in self._lanes or lane in self._buckets:
+            self._rebuild(self._lane(lane), now, key_of)
+
     def hold(self, holding: bool) -> None:
         """Grant slots to privileged runs only, or to all runs again."""
         if holding != self._holding:
             self._holding = holding
             for known in self._lanes.values():
-                self._offer_all(known)
+                self._offer_queues(known)
 
     def reset(self, lane: str) -> list[str]:
         """Void the slots of a lane and begin its next generation; returns the runs that held the slots."""
@@ -266,43 +264,58 @@ class Order:
             executor = self.pool.release(run)
             if executor is not None:
                 self._has_room_again(executor)
+        for key in list(known.keys.values()):
+            key.executing = 0
+            self._offer_key(key)
+            known.forget_unused(key)
         self._offer_all(known)
-        self._forget_idle_lane(lane, known)
+        self._forget_idle_lane(known)
         return detached
 
     def regroup(self) -> None:
         """The pool has changed: find out again which executors can serve each queue."""
         self._groups, self._blockable, self._first = {}, [], []
         for known in self._lanes.values():
-            for demand, queue in known.queues.items():
-                queue.group, queue.offered = self._group_of(demand), None
-                self._offer(queue)
+            known.bundles = {}
+            for queue in known.queues.values():
+                queue.offered = None
+                self._assign(queue)
+            self._offer_queues(known)
 
     # Decisions.
 
+    def deadline(self) -> float:
+        """When the next empty bucket gets a token, for which `grants` must be called."""
+        return self._opens[0][0] if self._opens else math.inf
+
     def grants(self, now: float, is_due: Callable[[str], bool]) -> Iterator[Slot]:
-        """Grant the free slots, in order of place. A run that `is_due` to end is removed without a slot."""
+        """Grant the free slots, in order. A run that `is_due` to end is removed without a slot."""
         self.pool.local.slots = self.limit
         has_suspects = self.trials.has_suspects
+        if self._opens:
+            self._open_buckets(now)
         while len(self.executing) < self.limit and self._first:
-            place, _, group = heappop(self._first)
-            if group.offered != place:
+            sort, _, group = heappop(self._first)
+            if group.offered != sort:
                 continue  # the entry is outdated
             group.offered = None
-            head = self._head(group)
-            if head is None:
+            queued = self._head(group)
+            if queued is None:
                 continue
-            if head[0] != place:
+            if queued.sort != sort:
                 self._offer_group(group)
                 continue
-            _, run, queue = head
             executor = group.only or choose(group.able)
             if executor is None:
                 group.blocked = True
                 continue
-            heappop(group.heads)
-            queue.offered = None
-            queue.remove(run)
+            _, _, source = heappop(group.heads)
+            source.offered = None
+            run, queue, lane = queued.run, queued.queue, queued.queue.lane
+            if queue.bundle is not None:
+                queue.bundle.withdraw(queue)
+            del lane.entries[run]
+            queue.remove(queued)
             concerned = has_suspects and self.trials.concerns(run)
             due = is_due(run)
             if concerned and not due:
@@ -317,46 +330,55 @@ class Order:
             self.pool.take(run, executor)
             if self._reported:
                 self._reported.discard(run)
-            lane = queue.lane
-            lane.executing[run] = None
+            lane.executing[run] = queued.key
             self.executing[run] = lane.generation
+            taken = None
+            if lane.rules is not DEFAULT_RULES:
+                taken = self._granted(lane, queue, queued, now)
             if group.heads:
                 self._offer_group(group)
-            if lane.queued:
+            if lane.entries:
                 self._offer(queue)
-            if len(lane.queues) > 1:
+            if queue.key is not None or len(lane.queues) > 1:
                 self._forget_empty(queue)
-            yield Slot(run, lane.generation, executor.id)
+            yield Slot(run, lane.generation, executor.id, taken)
 
     def take_blocked(self) -> list[str]:
         """Take the runs that only lack an executor: the first run of each blocked queue. Each is returned
         once."""
         if not self._blockable or len(self.executing) >= self.limit:
             return []
-        found: list[tuple[int, str]] = []
+        found: list[tuple[Sort, str]] = []
         for group in self._blockable:
             if not (group.blocked and group.unreported):
                 continue
             unreported, group.unreported = group.unreported, {}
             for queue in unreported:
-                head = queue.head(self._holding)
-                if head is not None and queue.lane.has_room() and head[1] not in self._reported:
-                    self._reported.add(head[1])
-                    found.append(head)
+                head = queue.first(self._holding)
+                if head is None or head.run in self._reported:
+                    continue
+                if queue.lane.has_room(queue.free) and queue.key_has_room():
+                    self._reported.add(head.run)
+                    found.append((head.sort, head.run))
         return [run for _, run in sorted(found)]
 
-    def wait_of(self, run: str, lane: str) -> Wait | None:
+    def wait_of(self, run: str, lane: str, now: float) -> Wait | None:
         """Why a run waits; `None` if it is not queued."""
         known = self._lanes.get(lane)
-        queue = None if known is None else known.queue_of(run)
-        if known is None or queue is None:
+        queued = None if known is None else known.entries.get(run)
+        if known is None or queued is None:
             return None
-        place = queue.runs.place_of(run)
-        ahead = sum(each.runs.before(place) for each in known.queues.values())
-        reason = None
+        queue = queued.queue
+        ahead = sum(each.ahead_of(queued.sort) for each in known.queues.values())
+        reason = self._why_held(known, queue, now)
+        if reason is not None:
+            return Wait(ahead, [], reason)
+        key = queue.key
+        if key is not None and not queue.key_has_room():
+            return Wait(ahead, [run for run, name in known.executing.items() if name == key.name])
         if queue.group.can_block and choose(queue.group.able) is None:
             reason = self.pool.why_blocked(queue.demand)
-        if not known.has_room():
+        if not known.has_room(queue.free):
             blockers = list(known.executing)
         elif reason is None or len(self.executing) >= self.limit:
             blockers = list(self.executing)
@@ -364,32 +386,205 @@ class Order:
             blockers = self.pool.users(queue.group.able)
         return Wait(ahead, blockers, reason)
 
+    def _why_held(self, lane: Lane, queue: Queue, now: float) -> str | None:
+        if lane.paused:
+            return f"lane {lane.name!r} is paused"
+        rules, key = lane.rules, queue.key
+        if rules.rate is None or queue.free:
+            return None
+        if lane.held or (key is not None and key.held):
+            name = None if key is None or rules.rate_per == "lane" else key.name
+            of = "" if name is None else f" of key {name!r}"
+            opens_in = self._buckets[lane.name].opens_at(name, rules) - now
+            return (
+                f"the rate {rules.rate}{of} in lane {lane.name!r} has a token in {max(0.0, opens_in):.1f} s"
+            )
+        return None
+
+    # Rates and keys.
+
+    def _granted(self, lane: Lane, queue: Queue, queued: Queued, now: float) -> Taken | None:
+        """A run of a lane with rules got a slot: it takes its token and its turn."""
+        key, rules = queue.key, lane.rules
+        if key is not None:
+            key.executing += 1
+        if queue.free:
+            return None
+        if key is not None:
+            key.left -= 1
+            if not key.left:
+                lane.gives_turn(key)
+        if rules.rate is None:
+            return None
+        buckets = self._buckets.setdefault(lane.name, Buckets())
+        name = queued.key if rules.rate_per == "key" else None
+        if rules.rate_per == "key" and name is None:
+            return None
+        taken = buckets.take(lane.name, name, rules, now)
+        self._hold_back(lane, key, buckets, now)
+        return taken
+
+    def _hold_back(self, lane: Lane, key: Key | None, buckets: Buckets, now: float) -> None:
+        """If the bucket of a lane, or of a key, is empty, nothing starts until it has a token."""
+        rules = lane.rules
+        if rules.rate is None:
+            return
+        if rules.rate_per == "lane":
+            opens_at = buckets.opens_at(None, rules)
+            if opens_at > now and not lane.held:
+                lane.held = True
+                self._serial += 1
+                heappush(self._opens, (opens_at, self._serial, lane.name, None))
+        elif key is not None and key.name is not None:
+            opens_at = buckets.opens_at(key.name, rules)
+            if opens_at > now and not key.held:
+                key.held = True
+                self._serial += 1
+                heappush(self._opens, (opens_at, self._serial, lane.name, key.name))
+
+    def _hold_back_all(self, lane: Lane, now: float) -> None:
+        buckets = self._buckets.get(lane.name)
+        if buckets is not None:
+            for name in buckets.keys():
+                key = None if name is None else lane.key(name)
+                self._hold_back(lane, key, buckets, now)
+                if key is not None:
+                    lane.forget_unused(key)
+
+    def _open_buckets(self, now: float) -> None:
+        while self._opens and self._opens[0][0] <= now:
+            _, _, name, key_name = heappop(self._opens)
+            lane = self._lanes.get(name)
+            if lane is None:
+                continue
+            lane_or_key = lane if key_name is None else lane.keys.get(key_name)
+            if lane_or_key is None or not lane_or_key.held:
+                continue
+            lane_or_key.held = False
+            buckets = self._buckets.get(name)
+            if buckets is not None:  # the rate may have changed since: then it is held again
+                self._hold_back(lane, None if key_name is None else lane.keys[key_name], buckets, now)
+            if isinstance(lane_or_key, Key):
+                self._offer_key(lane_or_key)
+                lane.forget_unused(lane_or_key)
+            self._offer_all(lane)
+            self._forget_idle_lane(lane)
+
+    def _release_key(self, lane: Lane, name: str | None) -> None:
+        key = lane.keys.get(name)
+        if key is not None and key.executing:
+            key.executing -= 1
+            self._offer_key(key)
+            lane.forget_unused(key)
+
+    def _offer_key(self, key: Key) -> None:
+        for queue in key.queues:
+            self._offer(queue)
+
+    def _rebuild(self, lane: Lane, now: float, key_of: Callable[[str], str | None]) -> None:
+        """Queue the runs of a lane again, by its new rules."""
+        entries = sorted(lane.entries.values(), key=lambda queued: queued.place)
+        for source in (*lane.queues.values(), *lane.bundles.values()):
+            source.offered = None  # what is in the heads of groups is outdated
+        for queue in lane.queues.values():
+            queue.group.unreported.pop(queue, None)
+        lane.queues, lane.bundles, lane.keys, lane.entries = {}, {}, {}, {}
+        rules = lane.rules = self.rules_of(lane.name)
+        lane.held = False
+        for run in lane.executing:
+            lane.executing[run] = key_of(run)
+            if rules.has_keys:
+                lane.key(lane.executing[run]).executing += 1
+        self._hold_back_all(lane, now)
+        for queued in entries:
+            queued.key = key_of(queued.run)
+            self._offer(self._enter(lane, queued))
+        self._forget_idle_lane(lane)
+
     # Lanes, queues and groups.
 
-    def _remove(self, queue: _Queue, run: str) -> None:
+    def _enter(self, lane: Lane, queued: Queued) -> Queue:
+        """Add a run to its queue."""
+        rules = lane.rules
+        if rules is DEFAULT_RULES:
+            slot = (queued.demand, queued.priority, None, False)
+        else:
+            key = queued.key if rules.has_keys else None
+            free = queued.has_body and (rules.rate is not None or rules.fair_by is not None)
+            slot = (queued.demand, queued.priority, key, free)
+        queue = lane.queues.get(slot)
+        if queue is None:
+            queue = self._add_queue(lane, slot)
+        queued.sort = queue.sort_of(queued.queued_at, queued.place)
+        lane.entries[queued.run] = queued
+        queue.add(queued)
+        return queue
+
+    def _add_queue(self, lane: Lane, slot: tuple[Demand, int, str | None, bool]) -> Queue:
+        key = None
+        if lane.rules.has_keys:
+            key = lane.key(slot[2])
+            if not slot[3]:
+                if not key.in_ring:
+                    lane.gives_turn(key)
+                key.in_ring += 1
+        self._serial += 1
+        queue = lane.queues[slot] = Queue(slot, lane, key, self._serial)
+        if key is not None:
+            key.queues[queue] = None
+        self._assign(queue)
+        return queue
+
+    def _assign(self, queue: Queue) -> None:
+        """Assign a queue to its group and, if its lane has priorities or keys, to its bundle."""
+        group, lane = self._group_of(queue.demand), queue.lane
+        queue.group, queue.bundle = group, None
+        if queue.key is not None or queue.priority:
+            where = (group.able, queue.free)
+            bundle = lane.bundles.get(where)
+            if bundle is None:
+                self._serial += 1
+                bundle = lane.bundles[where] = Bundle(lane, group, self._serial, free=queue.free)
+            queue.bundle = bundle
+
+    def _remove(self, queued: Queued) -> None:
         """Remove a run that leaves its queue. A group can be blocked for long: remove its outdated heads."""
-        if queue.offered == queue.runs.place_of(run):
-            queue.offered = None
-            group = queue.group
+        queue = queued.queue
+        if queue.offered == queued.sort:
+            if queue.bundle is not None:
+                queue.bundle.withdraw(queue)
+            else:
+                queue.offered = None
+        source = queue.bundle or queue
+        group = queue.group
+        if queue.bundle is None or source.offered == queued.sort:
+            source.offered = None
             group.outdated += 1
-            if group.outdated > _SLACK and group.outdated * 2 > len(group.heads):
+            if group.outdated > SLACK and group.outdated * 2 > len(group.heads):
                 group.heads = [head for head in group.heads if head[2].offered == head[0]]
                 heapify(group.heads)
                 group.outdated = 0
-        queue.remove(run)
+        del queue.lane.entries[queued.run]
+        queue.remove(queued)
 
-    def _lane(self, lane: str) -> _Lane:
-        known = self._lanes.get(lane)
+    def _lane(self, name: str) -> Lane:
+        known = self._lanes.get(name)
         if known is None:
-            known = self._lanes[lane] = _Lane(self.limit_of(lane), self.generations.get(lane, 0))
+            known = self._lanes[name] = Lane(
+                name,
+                self.limit_of(name),
+                self.generations.get(name, 0),
+                self.rules_of(name),
+                paused=name in self.paused,
+            )
         return known
 
-    def _group_of(self, demand: Demand) -> _Group:
+    def _group_of(self, demand: Demand) -> Group:
         able = self.pool.able(demand)
         group = self._groups.get(able)
         if group is None:
             self._serial += 1
-            group = self._groups[able] = _Group(able, self.pool.local, self._serial)
+            group = self._groups[able] = Group(able, self.pool.local, self._serial)
             if group.can_block:
                 self._blockable.append(group)
         return group
@@ -405,48 +600,62 @@ class Order:
             self.trials.delay(run, now)
         return executor
 
-    def _head(self, group: _Group) -> tuple[int, str, _Queue] | None:
+    def _head(self, group: Group) -> Queued | None:
         """The first run of a group, if any; outdated heads are removed."""
         while group.heads:
-            place, _, queue = group.heads[0]
-            if queue.offered == place:
-                eligible = queue.privileged if self._holding else queue.runs
-                head = None if eligible is None else eligible.first()
-                if head is not None and head[0] == place and queue.lane.has_room():
-                    return place, head[1], queue
-                queue.offered = None  # the lane offers it again when it has room
+            sort, _, source = group.heads[0]
+            if source.offered == sort:
+                queued = source.first(self._holding)
+                if queued is not None and source.lane.has_room(source.free):
+                    if queued.sort == sort:
+                        return queued
+                    source.offered = queued.sort  # another key's turn
+                    heappush(group.heads, (queued.sort, source.serial, source))
+                else:
+                    source.offered = None  # the lane offers it again when it has room
             heappop(group.heads)
         return None
 
-    def _offer_all(self, known: _Lane) -> None:
-        for queue in known.queues.values():
+    def _offer_all(self, lane: Lane) -> None:
+        for source in offers(lane):
+            self._offer_source(source)
+
+    def _offer_queues(self, lane: Lane) -> None:
+        """Offer all queues again, because the first runs of all can be others."""
+        for queue in lane.queues.values():
             self._offer(queue)
 
-    def _offer(self, queue: _Queue) -> None:
-        """Add the queue's first run to the heads of its group, if its lane has room."""
-        eligible = queue.privileged if self._holding else queue.runs
-        head = None if eligible is None else eligible.first()
-        lane = queue.lane
-        if head is None or not (lane.limit is None or len(lane.executing) < lane.limit):
+    def _offer(self, queue: Queue) -> None:
+        """Add the queue's first run to the heads of its group, if its lane and its key have room."""
+        bundle = queue.bundle
+        if bundle is None:
+            self._offer_source(queue)
+        else:
+            bundle.add(queue, self._holding)
+            self._offer_source(bundle)
+
+    def _offer_source(self, source: Queue | Bundle) -> None:
+        queued = source.first(self._holding)
+        if queued is None or not source.lane.has_room(source.free):
             return
-        group = queue.group
-        if group.can_block and head[1] not in self._reported:
-            group.unreported[queue] = None
-        if head[0] == queue.offered:
+        group, sort = source.group, queued.sort
+        if group.can_block and queued.run not in self._reported:
+            group.unreported[queued.queue] = None
+        if sort == source.offered:
             return
-        queue.offered = head[0]
-        heappush(group.heads, (head[0], queue.serial, queue))
-        if group.offered is None or head[0] < group.offered:
+        source.offered = sort
+        heappush(group.heads, (sort, source.serial, source))
+        if group.offered is None or sort < group.offered:
             self._offer_group(group)
 
-    def _offer_group(self, group: _Group) -> None:
-        """Add the group's first place to the heap of groups, if it is not blocked."""
+    def _offer_group(self, group: Group) -> None:
+        """Add the group's first run to the heap of groups, if it is not blocked."""
         if group.blocked or not group.heads:
             return
-        place = group.heads[0][0]
-        if group.offered is None or place < group.offered:
-            group.offered = place
-            heappush(self._first, (place, group.serial, group))
+        sort = group.heads[0][0]
+        if group.offered is None or sort < group.offered:
+            group.offered = sort
+            heappush(self._first, (sort, group.serial, group))
 
     def _has_room_again(self, executor: Executor) -> None:
         """An executor has a free slot: the groups that it can serve are no longer blocked."""
@@ -455,19 +664,25 @@ class Order:
                 group.blocked = False
                 self._offer_group(group)
 
-    def _forget_empty(self, queue: _Queue) -> None:
+    def _forget_empty(self, queue: Queue) -> None:
         """Forget an empty queue, unless it is the lane's only one, which is likely to be used again."""
-        queues = queue.lane.queues
-        if len(queues) > 1 and not len(queue.runs):
-            del queues[queue.demand]
+        lane, key = queue.lane, queue.key
+        if len(queue.runs) or (key is None and len(lane.queues) == 1):
+            return
+        if lane.queues.pop(queue.slot, None) is not None:
             queue.group.unreported.pop(queue, None)
+            if key is not None:
+                del key.queues[queue]
+                key.in_ring -= not queue.free
+                lane.forget_unused(key)
 
-    def _forget_idle(self, queue: _Queue) -> None:
+    def _forget_idle(self, queue: Queue) -> None:
         self._forget_empty(queue)
-        self._forget_idle_lane(queue.lane_name, queue.lane)
+        self._forget_idle_lane(queue.lane)
 
-    def _forget_idle_lane(self, lane: str, known: _Lane) -> None:
-        if not known.executing and not known.queued:
-            del self._lanes[lane]
-            for queue in known.queues.values():
+    def _forget_idle_lane(self, lane: Lane) -> None:
+        if lane.executing or lane.entries or lane.held or lane.keys:
+            return
+        if self._lanes.pop(lane.name, None) is not None:
+            for queue in lane.queues.values():
                 queue.group.unreported.pop(queue, None)

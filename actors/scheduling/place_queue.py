@@ -1,37 +1,81 @@
-"""A lane's queue: runs in the order of their places, which is nearly always the order of arrival."""
+"""A queue of runs in the order of their places, which is nearly always the order of arrival."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .executor_pool import Demand
+    from .lane_queues import Queue
+
+
+class Queued:
+    """A queued run. `queued_at` is when it got its place. Only a run without a body takes a token of a rate."""
+
+    __slots__ = (
+        "demand",
+        "has_body",
+        "key",
+        "place",
+        "priority",
+        "privileged",
+        "queue",
+        "queued_at",
+        "run",
+        "sort",
+    )
+
+    def __init__(
+        self,
+        run: str,
+        place: int,
+        queued_at: float,
+        demand: Demand,
+        priority: int,
+        key: str | None,
+        *,
+        privileged: bool,
+        has_body: bool,
+    ) -> None:
+        self.run = run
+        self.place = place
+        self.queued_at = queued_at
+        self.demand = demand
+        self.priority = priority
+        self.key = key
+        self.privileged = privileged
+        self.has_body = has_body
+        self.sort: tuple[float, int]
+        self.queue: Queue
 
 
 class PlaceQueue:
     """Runs by place. Appending, removing the first run and lookups are fast at any length."""
 
+    __slots__ = ("_places", "_removed", "_runs")
+
     def __init__(self) -> None:
         self._places: list[int] = []  # sorted; the first `_removed` are removed
         self._removed = 0
-        self._runs: dict[int, str] = {}
-        self._place_of: dict[str, int] = {}
+        self._runs: dict[int, Queued] = {}
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    def __contains__(self, run: str) -> bool:
-        return run in self._place_of
-
-    def add(self, run: str, place: int) -> None:
+    def add(self, run: Queued) -> None:
         """Add a run at its place."""
+        place = run.place
         self._runs[place] = run
-        self._place_of[run] = place
         if not self._places or place > self._places[-1]:
             self._places.append(place)
         else:
             self._places.insert(bisect_left(self._places, place, self._removed), place)
 
-    def remove(self, run: str) -> None:
+    def remove(self, run: Queued) -> None:
         """Remove a run."""
-        place = self._place_of.pop(run)
+        place = run.place
         del self._runs[place]
         position = bisect_left(self._places, place, self._removed)
         if position > self._removed:
@@ -42,17 +86,13 @@ class PlaceQueue:
             del self._places[: self._removed]
             self._removed = 0
 
-    def place_of(self, run: str) -> int:
-        """The place of a run."""
-        return self._place_of[run]
+    def count_before(self, is_before: Callable[[Queued], bool]) -> int:
+        """The number of the first runs that are all before a position."""
+        position = bisect_left(
+            self._places, True, self._removed, key=lambda place: not is_before(self._runs[place])
+        )
+        return position - self._removed
 
-    def before(self, place: int) -> int:
-        """The number of runs before a place."""
-        return bisect_left(self._places, place, self._removed) - self._removed
-
-    def first(self) -> tuple[int, str] | None:
-        """The lowest place and its run."""
-        if not self._runs:
-            return None
-        place = self._places[self._removed]
-        return place, self._runs[place]
+    def first(self) -> Queued | None:
+        """The run with the lowest place."""
+        return self._runs[self._places[self._removed]] if self._runs else None

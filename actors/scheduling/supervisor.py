@@ -578,7 +578,7 @@ class SupervisorMachine:
 
     def _wait_of(self, submission: Submission, ahead: dict[str, int]) -> Wait | None:
         if submission.phase is Phase.QUEUED:
-            return self.order.wait_of(submission.id, submission.lane)
+            return self.order.wait_of(submission.id, submission.lane, self._now)
         if submission.id not in ahead:
             return None  # it was cancelled when it was next, and is about to end
         holder = self.handles.taken_by(submission.handle)

@@ -163,10 +163,10 @@ def test_the_trial_of_a_run_lasts_as_long_as_its_slot() -> None:
 def test_a_wait_names_the_executing_runs_of_a_full_lane_or_else_all() -> None:
     order = with_queue(2, ("a", "x", 1), ("b", "main", 2), ("c", "x", 3), ("d", "main", 4), ("e", "main", 5))
     assert granted(order) == ["a", "b"]
-    assert order.wait_of("c", "x") == Wait(0, ["a"])
-    assert order.wait_of("e", "main") == Wait(1, ["a", "b"])
-    assert order.wait_of("a", "x") is None
-    assert order.wait_of("a", "nowhere") is None
+    assert order.wait_of("c", "x", 0.0) == Wait(0, ["a"])
+    assert order.wait_of("e", "main", 0.0) == Wait(1, ["a", "b"])
+    assert order.wait_of("a", "x", 0.0) is None
+    assert order.wait_of("a", "nowhere", 0.0) is None
 
 
 def test_a_lane_without_runs_keeps_only_its_limit_and_generation() -> None:
@@ -182,6 +182,7 @@ def test_a_lane_without_runs_keeps_only_its_limit_and_generation() -> None:
         "kind": "lane",
         "name": "x",
         "limit": 2,
+        "paused": False,
         "generation": 1,
         "executing": [],
         "queued": 1,

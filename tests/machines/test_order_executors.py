@@ -220,10 +220,12 @@ def test_a_wait_for_an_executor_names_the_reason_and_the_runs_that_have_its_slot
     enters(order, "2", 2, "z")
     enters(order, "3", 3)
     granted(order)
-    assert order.wait_of("2", "main") == Wait(0, [], "no executor has the job 'z'")
-    assert order.wait_of("3", "main") == Wait(1, ["1"], "executors a that have job 'x' have no free slot")
+    assert order.wait_of("2", "main", 0.0) == Wait(0, [], "no executor has the job 'z'")
+    assert order.wait_of("3", "main", 0.0) == Wait(
+        1, ["1"], "executors a that have job 'x' have no free slot"
+    )
     order.limit = 2
-    assert order.wait_of("3", "main") == Wait(
+    assert order.wait_of("3", "main", 0.0) == Wait(
         1, ["0", "1"], "executors a that have job 'x' have no free slot"
     )
 
@@ -233,7 +235,7 @@ def test_a_wait_for_a_lane_names_no_executor_that_has_room() -> None:
     enters(order, "1", 1, "x", "lane")
     enters(order, "2", 2, "x", "lane")
     assert granted(order) == [("1", "a")]
-    assert order.wait_of("2", "lane") == Wait(0, ["1"])
+    assert order.wait_of("2", "lane", 0.0) == Wait(0, ["1"])
 
 
 def calls_of(what: Any) -> int:
