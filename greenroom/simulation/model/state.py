@@ -12,6 +12,7 @@ from typing import Any
 
 from ...persistence.store import Terms
 from ...protocol.events import Event, RunStateChanged
+from ...protocol.lanes import DEFAULT_RULES
 from ...protocol.records import default_limit
 from ...protocol.states import ENDED, Status
 
@@ -59,6 +60,9 @@ class ModelRun:
         self.ended_in: int | None = None
         self.terms = Terms()
         self.needs = event.needs
+        self.priority = event.priority
+        self.key = event.key
+        self.placed_at = event.at
         self.submitted_at = self.attempt_at = 0.0  # trio's time
         self.executed = 0.0  # seconds that this attempt has executed, without the time in its present slot
         self.executes_since: float | None = None
@@ -122,11 +126,13 @@ class ModelHandle:
 
 
 class ModelLane:
-    """A lane's limit and generation."""
+    """A lane's settings and generation."""
 
     def __init__(self, limit: int | None) -> None:
         self.limit = limit
         self.generation = 0
+        self.paused = False
+        self.rules = DEFAULT_RULES
 
 
 class ModelExecutor:

@@ -1,9 +1,9 @@
-"""Rules 2 and 3 (and from rule 7, that no slot is lost): limits at the grant, and the order of places.
+"""Rules 2 and 3 (and from rule 7, that no slot is lost): limits at the grant, and the order of starts.
 
 The supervisor commits each start, creation, new place and change of a limit in the order of its decisions. It
 receives each released slot before any start that is committed after the release. So each start is compared
-with the slots, limits, generations and draining just before it; a queued run with a lower place, for which
-there was room, has been passed over.
+with the slots, limits, generations and draining just before it; a queued run that precedes it (`lanes.py`),
+and for which there was room, has been passed over.
 
 An *instant* is everything that happens at one time of the clock. The simulated clock advances only when no
 task is runnable, so at the end of an instant all messages sent in it have taken effect. Within an instant
@@ -32,6 +32,7 @@ import msgspec
 from ...protocol.events import LaneChanged, RunStateChanged
 from ...protocol.states import Status
 from ..model.state import ModelRun, ModelState
+from .lanes import LaneRulesCheck
 
 
 class _PassedOver(msgspec.Struct, frozen=True):
@@ -56,10 +57,12 @@ class OrderRules:
         self._let_go: set[str] = set()  # suspects with bodies; after a reset, others may execute with them
         self._awake: set[str] = set()  # runs whose waits had ended when the instant started
         self._lost_grant: set[str] = set()  # lanes that a run left after its slot may have been granted
+        self.lanes = LaneRulesCheck(model)
         self._just_back: set[str] = set()  # runs that released their slot in this instant and need another
 
     def opened(self) -> None:
         """Start again after a restart: no run executes."""
+        self.lanes.opened()
         self._awake.clear()
         self._let_go.clear()
         self._new_instant()
@@ -75,8 +78,16 @@ class OrderRules:
         draining = model.draining[-1][1]
         if draining and not _privileged(run):
             return "the engine is draining"
+        if (why := self.lanes.begins(event, run)) is not None:
+            return why
+        overdue = [] if event.interactive is None else self.lanes.take_turn(run, event.at, draining=draining)
+        for other in overdue:
+            if other.id not in self._begun and other.id not in self._just_back:
+                self._passed_over.append(
+                    _PassedOver(event.seq, str(run), other, same_lane=True, suspect=other.is_suspect)
+                )
         for other in model.pending.values():
-            if self._is_passed_over(other, run, draining=draining):
+            if self._is_passed_over(other, run, event.at, draining=draining):
                 same_lane = other.lane == run.lane
                 self._passed_over.append(
                     _PassedOver(event.seq, str(run), other, same_lane, suspect=other.is_suspect)
@@ -88,9 +99,9 @@ class OrderRules:
         self._begun[run.id] = event.seq
         return None
 
-    def _is_passed_over(self, other: ModelRun, run: ModelRun, *, draining: bool) -> bool:
+    def _is_passed_over(self, other: ModelRun, run: ModelRun, now: float, *, draining: bool) -> bool:
         queued = other.is_in_queue or (other.status is Status.SUSPENDED and other.id in self._awake)
-        if not queued or other is run or (other.place or 0) > (run.place or 0):
+        if not queued or other is run or not self.lanes.precedes(other, run, now):
             return False
         if other.id in self._begun or other.id in self._just_back or (draining and not _privileged(other)):
             return False
@@ -113,6 +124,7 @@ class OrderRules:
 
     def lane_changed(self, event: LaneChanged, generation: int) -> None:
         """Read a change of a lane's limit, or its reset, which frees the slots of suspects."""
+        self.lanes.changed(event, self._model.lane(event.lane).rules)
         if event.generation != generation:
             self._let_go |= {run.id for run in self._on_trial()}
 
@@ -157,9 +169,7 @@ class OrderRules:
             if not passed.same_lane and run.lane in self._lost_grant:
                 continue
             if run.is_in_queue or self._begun.get(run.id, 0) > passed.seq:
-                self._fault(
-                    f"at {passed.seq}, {passed.started} started before {run}, which has a lower place"
-                )
+                self._fault(f"at {passed.seq}, {passed.started} started before {run}, which comes first")
 
     def _judge_free_slots(self, on_trial: list[ModelRun], about_to_end: set[str]) -> None:
         model, suspects = self._model, self._suspects()
@@ -168,13 +178,15 @@ class OrderRules:
         draining = model.draining[-1][1]
         for name, queue in model.queues().items():
             limit = model.lane(name).limit
-            if limit is not None and len(model.holders(name)) >= limit:
+            if model.lane(name).paused or (limit is not None and len(model.holders(name)) >= limit):
                 continue
             for run in queue:
                 before = suspects if run.deaths > 1 else on_trial
                 held_up = (
                     run.id in model.deleting
                     or not model.has_room(run)
+                    or not self.lanes.key_has_room(run)
+                    or self.lanes.may_lack_token(run, model.events[-1].at)
                     or (run.deaths > 0 and model.had_executors)  # it may wait for another executor
                     or run.id in about_to_end
                     or (run.is_suspect and any(o is not run for o in before))

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from msgspec.structs import astuple
+
 from ...persistence.store import Stored, StoredRun
 from ...protocol.executors import JobTerms
 from ...protocol.states import Status
@@ -192,9 +194,10 @@ class RecoveryRules:
             ("held handles", stored.held, self._held()),
             ("drafts", stored.drafts, {n: h.draft for n, h in model.handles.items() if h.draft is not None}),
         ]
-        for name, (limit, generation) in stored.lanes.items():
+        for name, known in stored.lanes.items():
             lane = model.lane(name)
-            pairs.append((f"lane {name}", (limit, generation), (lane.limit, lane.generation)))
+            expected = (lane.limit, lane.generation, lane.paused, lane.rules)
+            pairs.append((f"lane {name}", astuple(known), expected))
         for run in stored.pending:
             if run.record.id in model.pending:
                 pairs.append((f"run {run.record.id}", *_both(run, model.pending[run.record.id])))

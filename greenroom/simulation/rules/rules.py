@@ -225,6 +225,7 @@ class Rules:
             self._fault(event, f"the generation was {lane.generation}")
         self.order.lane_changed(event, lane.generation)
         lane.limit, lane.generation = event.limit, event.generation
+        lane.paused, lane.rules = event.paused, event.rules
         if event.by != "engine":
             self.recovery.overruled(event.lane)
 

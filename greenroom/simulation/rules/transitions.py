@@ -114,6 +114,7 @@ class TransitionRules:
         if place <= self._last_place:
             self._fault(event, f"a place must be higher than the last one (last: {self._last_place})")
         self._last_place = run.place = place
+        run.placed_at = event.at
 
     def _transition(self, event: RunStateChanged, run: ModelRun) -> None:
         before, to = run.status, event.to
@@ -198,6 +199,10 @@ class TransitionRules:
     def _changed(self, event: RunChanged, run: ModelRun) -> None:
         if event.place is not None:
             self._draws_place(event, run, event.place)
+        if event.priority is not None:
+            if run.status is not Status.QUEUED:
+                self._fault(event, f"the priority of {run} changes after its start")
+            run.priority = event.priority
         if event.detached:
             # A run that is being cancelled may have waited without a slot until just now.
             if not run.holds_slot and run.status is not Status.CANCELLING:

@@ -21,6 +21,7 @@ NAMED = {
     "executors": "greenroom.simulation.scenarios.executors:executors",
     "leases": "greenroom.simulation.scenarios.leases:leases",
     "nodes": "greenroom.simulation.scenarios.nodes:nodes",
+    "ordering": "greenroom.simulation.scenarios.ordering:ordering",
 }
 """The built-in scenarios."""
 

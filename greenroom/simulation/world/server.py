@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
+from msgspec import UNSET
 
 from ...actors.engine.api import Engine
 from ...actors.engine.open import open_engine
@@ -20,6 +21,7 @@ from ...actors.run.api import Run
 from ...gateway import GatewayConfig
 from ...persistence.store import Stored
 from ...protocol.errors import GreenroomError, Unavailable
+from ...protocol.lane_settings import read_lane
 from .crash import cut_off, is_interrupt, reap
 from .disk import SimulatedDisk
 from .executor_links import ExecutorLinks, linking
@@ -331,11 +333,12 @@ class Life:
     def opened(self, stored: Stored) -> None:
         """Check what the engine read when it opened its store."""
         server, options = self._server, self._server.options
-        limits = options.get("max_concurrent"), options.get("lanes") or {}
+        lanes = {name: read_lane(name, each).limit for name, each in (options.get("lanes") or {}).items()}
+        limits = {name: limit for name, limit in lanes.items() if limit is not UNSET}
         server.rules.executors.begin_life(
             options.get("executor_ttl", 30.0), alone=options.get("executors") is None
         )
-        server.judge(server.rules.opened, stored, self._jobs.declared, *limits)
+        server.judge(server.rules.opened, stored, self._jobs.declared, options.get("max_concurrent"), limits)
 
     def body_begins(self, run: Run) -> None:
         """Record that a body starts."""
