@@ -18,6 +18,7 @@ from ..protocol.errors import Invalid
 from ..protocol.events import Event
 from ..protocol.executors import JobTerms
 from ..protocol.jobs import AnyJob, JobFunction, function_name, job_name
+from ..protocol.lane_settings import check_priority
 from ..protocol.names import FLOW, check_name, lane_name
 from ..protocol.parameters import check_params, convertible
 from ..protocol.states import Status
@@ -89,6 +90,7 @@ class Job:
     cancel: Literal["immediate", "cooperative"]
     accepts: Literal["interactive", "streaming"]
     needs: tuple[str, ...] = ()
+    priority: int | None = None
     registered: bool = True  # false if only a stored run refers to it
     special: Special | None = None  # for the engine's own job
     declared: AnyJob | None = None  # what the decorator returned
@@ -159,6 +161,7 @@ class JobKeywords(TypedDict, total=False):
     cancel: Literal["immediate", "cooperative"]
     accepts: Literal["interactive", "streaming"]
     needs: list[str] | tuple[str, ...]
+    priority: int | None
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -229,6 +232,7 @@ class Jobs:
         cancel: Literal["immediate", "cooperative"] = "immediate",
         accepts: Literal["interactive", "streaming"] = "interactive",
         needs: list[str] | tuple[str, ...] = (),
+        priority: int | None = None,
         loop: Literal["trio", "asyncio"] = "trio",
     ) -> Any:
         """Register the decorated function as a job, by default under the function's name.
@@ -288,6 +292,7 @@ class Jobs:
                 cancel=cancel,
                 accepts=accepts,
                 needs=check_needs(needs),
+                priority=None if priority is None else check_priority("priority", priority),
                 declared=declared,
             )
             return declared
@@ -449,6 +454,7 @@ def announced_job(terms: JobTerms) -> Job:
         cancel=terms.cancel,
         accepts=terms.accepts,
         needs=tuple(sorted(terms.needs)),
+        priority=terms.priority,
         terms=terms,
     )
 

@@ -17,6 +17,7 @@ import msgspec
 
 from ..persistence.store import Memo, StoredRun, Terms
 from ..protocol.events import RunStateChanged
+from ..protocol.lanes import LaneRules
 from ..protocol.records import RunRecord
 from ..protocol.submission import OnConflict, OnWait
 from ..protocol.validation import FilesFate
@@ -47,7 +48,10 @@ class Submission(msgspec.Struct):
     on_wait: OnWait | None
     ended: Reply[RunRecord | None]
     uncommon: dict[str, Any] | None = None  # fields of its first event that few runs have (`fold.UNCOMMON`)
+    priority: int | None = None  # if `None`, admission replaces it with the lane's
+    key: str | None = None  # given with the submission
     place: int | None = None  # set by the supervisor when the run enters its lane
+    placed_at: float = 0.0  # trio's time when it got this place
     memos: tuple[Memo, ...] = ()  # committed together with its creation
     stored: StoredRun | None = None  # the stored state, after a restart
     begun: bool = False  # set by the supervisor when the run is first granted a slot
@@ -177,6 +181,35 @@ class SetConcurrency(msgspec.Struct):
     limit: int | None
     by: str
     reply: Reply[object]
+
+
+class PauseLane(msgspec.Struct):
+    """Pause a lane, or end its pause. Answered when it is committed."""
+
+    lane: str
+    paused: bool
+    by: str
+    reply: Reply[object]
+
+
+class SetLane(msgspec.Struct):
+    """Change rules of a lane; `changes` are the new values of some. Answered with the rules, when they are
+    committed."""
+
+    lane: str
+    changes: dict[str, Any]
+    by: str
+    reply: Reply[LaneRules]
+
+
+class SetPriority(msgspec.Struct):
+    """Change the priority of a run that has not begun. Answered with `True` when it is committed, or with
+    `None` if it is not pending."""
+
+    run: str
+    priority: int
+    by: str
+    reply: Reply[bool | None]
 
 
 class SetMaxConcurrent(msgspec.Struct):

@@ -28,9 +28,10 @@ _COMMANDS = {
     "control": {
         "cancel": "Cancel a run.",
         "inject": "Send a message to the body of a run.",
+        "priority": "Change the priority of a run that has not started: higher ones are first.",
         "answer": "Answer an open interrupt.",
     },
-    "lanes": {"lanes": "Manage lanes and their concurrency limits."},
+    "lanes": {"lanes": "Manage lanes: their limits and rules."},
     "handles": {"handles": "Manage handles: the accounts, sessions or devices whose runs never overlap."},
     "flow.group": {"flow": "Manage and run flows, graphs of nodes that workers execute."},
     "workers": {"workers": "List the workers, which execute nodes of flows."},

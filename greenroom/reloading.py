@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 import attrs
+from msgspec import UNSET
 
 from .actors.engine.api import Engine
 from .config.mistakes import ConfigMistakes
@@ -14,6 +15,7 @@ from .config.settings import ClusterConfig, Config, EngineConfig
 from .gateway.server import Gateway
 from .logs import begin_logs
 from .protocol.errors import GreenroomError
+from .protocol.lane_settings import read_lane
 
 logger = logging.getLogger("greenroom.serve")
 
@@ -56,8 +58,12 @@ class Reloading:
 async def _set_limits(engine: Engine, config: EngineConfig) -> None:
     if config.max_concurrent is not None:
         await engine.set_max_concurrent(config.max_concurrent, by="SIGHUP")
-    for lane, limit in config.lanes.items():
-        await engine.set_concurrency(lane, limit, by="SIGHUP")
+    for lane, settings in config.lanes.items():
+        config_of_lane = read_lane(lane, settings)
+        if config_of_lane.limit is not UNSET:
+            await engine.set_concurrency(lane, config_of_lane.limit, by="SIGHUP")
+        if config_of_lane.changes:
+            await engine.set_lane(lane, by="SIGHUP", **config_of_lane.changes)
 
 
 def needs_restart(before: Config, after: Config) -> list[str]:

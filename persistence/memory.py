@@ -38,6 +38,7 @@ from .memory_flows import FlowsInMemory
 from .store import (
     AnswersSpent,
     Batch,
+    BucketsFull,
     Checkpoint,
     Deaths,
     DeletionDone,
@@ -52,9 +53,11 @@ from .store import (
     RunQuery,
     Stored,
     StoredInterrupt,
+    StoredLane,
     StoredRequest,
     StoredRun,
     Terms,
+    TokenTaken,
     WakesAt,
 )
 
@@ -76,7 +79,7 @@ class MemoryStore:
         self._ended: OrderedDict[str, None] = OrderedDict()  # in the order of the ends
         self._events: dict[str, list[Event]] = {}
         self._others: list[Event] = []  # events without a run
-        self._lanes: dict[str, tuple[int | None, int]] = {}
+        self._lanes: dict[str, StoredLane] = {}
         self._drafts: dict[str, Any] = {}
         self._held: dict[str, str] = {}
         self._checkpoints: dict[tuple[str, str], Checkpoint] = {}
@@ -90,6 +93,7 @@ class MemoryStore:
         self._wakes_at: dict[str, float | None] = {}
         self._requests: dict[str, Requested] = {}
         self._deaths: dict[str, Deaths] = {}
+        self._buckets: dict[tuple[str, str | None], TokenTaken] = {}
         self._flows = FlowsInMemory()
 
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
@@ -126,6 +130,7 @@ class MemoryStore:
             deletions=[self._deletions[key] for key in sorted(self._deletions)],
             last_id=self._ids[-1] if self._ids else "",
             abandoned=[self._runs[id] for id in sorted(self._held.values())],
+            buckets=list(self._buckets.values()),
         )
         self._flows.load(stored)
         return stored
@@ -312,7 +317,7 @@ class MemoryStore:
         self._closed[event.interrupt] = event
 
     def _lane(self, event: LaneChanged) -> None:
-        self._lanes[event.lane] = (event.limit, event.generation)
+        self._lanes[event.lane] = StoredLane(event.limit, event.generation, event.paused, event.rules)
 
     def _handle(self, event: HandleChanged) -> None:
         if event.params is not UNSET:
@@ -356,6 +361,11 @@ class MemoryStore:
                 self._terms[memo.run] = memo.terms
         elif isinstance(memo, Requested):
             self._requests[memo.request_id] = memo
+        elif isinstance(memo, TokenTaken):
+            self._buckets[memo.lane, memo.key] = memo
+        elif isinstance(memo, BucketsFull):
+            for key in memo.keys:
+                self._buckets.pop((memo.lane, key), None)
         elif isinstance(memo, Deaths):
             self._deaths[memo.run] = memo
             if not memo.count:

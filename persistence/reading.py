@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, TextClause, and_, func, select
 
 from ..protocol.events import Event, InterruptClosed
+from ..protocol.lanes import DEFAULT_RULES, LaneRules
 from ..protocol.records import KEPT_ENDED_RUNS, ExecutorState, RunRecord
 from ..protocol.states import PENDING
 from . import schema
@@ -20,9 +21,11 @@ from .store import (
     RunQuery,
     Stored,
     StoredInterrupt,
+    StoredLane,
     StoredRequest,
     StoredRun,
     Terms,
+    TokenTaken,
 )
 from .writing import key_of
 
@@ -40,6 +43,7 @@ _event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _interrupt = msgspec.json.Decoder(StoredInterrupt)
 _closed = msgspec.json.Decoder(InterruptClosed)
 _executor = msgspec.json.Decoder(ExecutorState)
+_rules = msgspec.json.Decoder(LaneRules)
 _deletion = msgspec.json.Decoder(DeletionOwed)
 
 
@@ -114,7 +118,7 @@ def read_all(connection: Connection, now: float) -> Stored:
         last_place=meta.last_place,
         max_concurrent=meta.max_concurrent,
         draining=meta.draining,
-        lanes={row.name: (row.slots, row.generation) for row in connection.execute(select(lanes))},
+        lanes={row.name: _as_lane(row) for row in connection.execute(select(lanes))},
         drafts={
             row.name: draft
             for row in connection.execute(select(handles))
@@ -128,6 +132,7 @@ def read_all(connection: Connection, now: float) -> Stored:
         deletions=_read_deletions(connection),
         last_id=connection.scalar(select(func.max(runs.c.id))) or "",
         abandoned=[_record.decode(text) for text in connection.scalars(abandoned)],
+        buckets=[_as_bucket(row) for row in connection.execute(select(schema.buckets))],
     )
     read_flows(connection, stored)
     return stored
@@ -163,6 +168,15 @@ def _read_pending(connection: Connection) -> list[StoredRun]:
     for row in connection.execute(counts):
         found[row.run].deaths, found[row.run].tried = abs(row.deaths), row.deaths < 0
     return list(found.values())
+
+
+def _as_lane(row: Any) -> StoredLane:
+    rules = DEFAULT_RULES if row.rules is None else _rules.decode(row.rules)
+    return StoredLane(row.slots, row.generation, row.paused, rules)
+
+
+def _as_bucket(row: Any) -> TokenTaken:
+    return TokenTaken(row.lane, None if row.key is None else _json.decode(row.key), row.full_at)
 
 
 def _read_executors(connection: Connection) -> dict[str, ExecutorState]:

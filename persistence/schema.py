@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import Double, TypeEngine
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 metadata = MetaData()
 
@@ -130,6 +130,17 @@ lanes = Table(
     Column("name", _Name, primary_key=True),
     Column("slots", Integer),  # its limit; "limit" is a reserved word
     Column("generation", Integer, nullable=False),
+    Column("paused", Boolean, nullable=False, server_default="0"),
+    Column("rules", _Json),
+)
+
+buckets = Table(
+    "buckets",
+    metadata,
+    Column("id", String(32), primary_key=True),  # a hash of lane and key
+    Column("lane", _Name, nullable=False),
+    Column("key", _Json),  # `None` for the lane's own bucket
+    Column("full_at", Double, nullable=False),
 )
 
 checkpoints = Table(

@@ -14,6 +14,7 @@ import msgspec
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.executors import JobTerms
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
+from ..protocol.lanes import DEFAULT_RULES, LaneRules
 from ..protocol.patterns import Within
 from ..protocol.records import ExecutorState, RunRecord
 from ..protocol.states import Status
@@ -134,6 +135,22 @@ class Deaths(msgspec.Struct, frozen=True, gc=False):
     tried: bool = False
 
 
+class TokenTaken(msgspec.Struct, frozen=True, gc=False):
+    """A run took a token of a lane's rate: the bucket of this key, or of the lane, is full again at `full_at`
+    (Unix seconds)."""
+
+    lane: str
+    key: str | None
+    full_at: float
+
+
+class BucketsFull(msgspec.Struct, frozen=True, gc=False):
+    """These buckets of a lane are full, or no longer used: of these keys, or of the lane."""
+
+    lane: str
+    keys: tuple[str | None, ...]
+
+
 Memo = (
     Checkpoint
     | AnswersSpent
@@ -146,6 +163,8 @@ Memo = (
     | WakesAt
     | Requested
     | Deaths
+    | TokenTaken
+    | BucketsFull
     | FlowMemo
 )
 """Data that is stored in addition to the events."""
@@ -230,12 +249,22 @@ class StoredRequest(msgspec.Struct, gc=False):
     ended_at: float | None
 
 
+class StoredLane(msgspec.Struct, gc=False):
+    """The settings of a lane, and its generation."""
+
+    limit: int | None
+    generation: int
+    paused: bool = False
+    rules: LaneRules = DEFAULT_RULES
+
+
 class Stored(msgspec.Struct, gc=False):
     """The content of a store at its opening. `pending` is in the order of submission; `ended` contains the
     last ended runs in the order in which they ended. `held` maps the handles that an abandoned body held to
     its run, and `abandoned` contains these runs, in the order of their ids. `versions` are those of flows,
     without definitions, in the order of their numbers. `executors` are as of the last seq, in the order of
-    their names. `deletions` are those that are not done, in the order of their folders and runs. `last_id` is
+    their names. `buckets` are those of rates that may not be full. `deletions` are
+    those that are not done, in the order of their folders and runs. `last_id` is
     the highest id of a run."""
 
     epoch: str
@@ -243,7 +272,7 @@ class Stored(msgspec.Struct, gc=False):
     last_place: int
     max_concurrent: int
     draining: bool
-    lanes: dict[str, tuple[int | None, int]]
+    lanes: dict[str, StoredLane]
     drafts: dict[str, Any]
     held: dict[str, str]
     pending: list[StoredRun]
@@ -256,6 +285,7 @@ class Stored(msgspec.Struct, gc=False):
     deletions: list[DeletionOwed] = []
     last_id: str = ""
     abandoned: list[RunRecord] = []
+    buckets: list[TokenTaken] = []
 
 
 class Retention(msgspec.Struct, frozen=True):

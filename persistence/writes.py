@@ -94,8 +94,14 @@ CLOSE = Update(schema.interrupts, "id", ("closed",))
 SPEND = Update(schema.interrupts, "id", ("question",))
 """Spent interrupts, whose answers no later body gets."""
 
-SET_LANES = Insert(schema.lanes, ("name", "slots", "generation"))
-"""Limits and generations of lanes."""
+SET_LANES = Insert(schema.lanes, ("name", "slots", "generation", "paused", "rules"))
+"""The settings of lanes."""
+
+SET_BUCKETS = Insert(schema.buckets, ("id", "lane", "key", "full_at"))
+"""The buckets of rates that are not full."""
+
+FORGET_BUCKETS = Delete(schema.buckets, "id")
+"""Buckets that are full."""
 
 SET_DRAFTS = Insert(schema.handles, ("name", "params"))
 """The drafts of handles."""

@@ -29,6 +29,7 @@ from ..protocol.events import (
     RunStateChanged,
 )
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
+from ..protocol.lanes import DEFAULT_RULES
 from ..protocol.states import Status
 from . import writes
 from .failures import StoreBroken
@@ -37,6 +38,7 @@ from .statements import Row, Statements
 from .store import (
     AnswersSpent,
     Batch,
+    BucketsFull,
     Checkpoint,
     Deaths,
     DeletionDone,
@@ -49,6 +51,7 @@ from .store import (
     RunWrite,
     StoredInterrupt,
     Terms,
+    TokenTaken,
     WakesAt,
 )
 
@@ -160,7 +163,8 @@ def _write_details(events: Sequence[Event], statements: Statements) -> None:
         elif isinstance(event, InterruptClosed):
             closed.append((json_text(event), event.interrupt))
         elif isinstance(event, LaneChanged):
-            lanes[event.lane] = (event.lane, event.limit, event.generation)
+            rules = None if event.rules == DEFAULT_RULES else json_text(event.rules)
+            lanes[event.lane] = (event.lane, event.limit, event.generation, event.paused, rules)
         elif isinstance(event, HandleChanged):
             if event.params is not UNSET:
                 drafts[event.handle] = (event.handle, json_text(event.params))
@@ -190,6 +194,10 @@ def _file_key(memo: FileFinished | FileGivenUp) -> str:
     return key_of(memo.run, memo.path, *([memo.folder] if memo.folder else []))
 
 
+def _bucket_key(lane: str, key: str | None) -> str:
+    return key_of(lane) if key is None else key_of(lane, key)
+
+
 def _write_memos(batch: Batch, statements: Statements) -> None:
     checkpoints: dict[tuple[str, str], Row] = {}
     spent: list[Row] = []
@@ -201,6 +209,7 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     terms: dict[str, Row] = {}
     requests: dict[str, Row] = {}
     deaths: dict[str, Row | None] = {}
+    buckets: dict[str, Row | None] = {}
     flows: list[FlowMemo] = []
     for memo in batch.memos:
         if isinstance(memo, Checkpoint):
@@ -229,6 +238,11 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
                 terms[memo.run] = (json_text(memo.terms), memo.run)
         elif isinstance(memo, Requested):
             requests[memo.request_id] = (memo.request_id, memo.run, memo.fingerprint)
+        elif isinstance(memo, TokenTaken):
+            id = _bucket_key(memo.lane, memo.key)
+            buckets[id] = (id, memo.lane, None if memo.key is None else json_text(memo.key), memo.full_at)
+        elif isinstance(memo, BucketsFull):
+            buckets |= dict.fromkeys(_bucket_key(memo.lane, key) for key in memo.keys)
         elif isinstance(memo, Deaths):
             count = -memo.count if memo.tried else memo.count
             deaths[memo.run] = (memo.run, count) if count else None
@@ -248,6 +262,8 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     statements.replace(writes.SET_REQUESTS, requests)
     statements.delete(writes.FORGET_DEATHS, list(deaths))
     statements.insert(writes.SET_DEATHS, [row for row in deaths.values() if row])
+    statements.delete(writes.FORGET_BUCKETS, list(buckets))
+    statements.insert(writes.SET_BUCKETS, [row for row in buckets.values() if row])
     if flows:
         _write_flows(flows, batch.runs, statements)
 

@@ -39,6 +39,7 @@ from .flow.commands import (
     StartFlow,
 )
 from .flow.records import FlowRow, FlowTask, NodeRun, QueueItem, VersionRow, WorkerState
+from .lanes import LaneRules
 from .records import ClusterInfo, ExecutorInfo, RunRecord, Snapshot
 from .submission import SubmitCommand
 
@@ -160,6 +161,32 @@ class SetConcurrency(CommandBase, frozen=True, kw_only=True, tag="set_concurrenc
     n: Limit | None = _NOT_GIVEN
 
 
+class PauseLane(CommandBase, frozen=True, kw_only=True, tag="pause_lane"):
+    """Grant no more slots in a lane until it is resumed. Its limit stays as it is."""
+
+    lane: str
+
+
+class ResumeLane(CommandBase, frozen=True, kw_only=True, tag="resume_lane"):
+    """End the pause of a lane."""
+
+    lane: str
+
+
+class SetLane(CommandBase, frozen=True, kw_only=True, tag="set_lane"):
+    """Change rules of a lane: those in `rules`, null for none. The reply contains all its rules."""
+
+    lane: str
+    rules: dict[str, Any]
+
+
+class SetPriority(CommandBase, frozen=True, kw_only=True, tag="set_priority"):
+    """Change the priority of a run that has not started. The reply contains the run."""
+
+    run_id: str
+    priority: int
+
+
 class SetMaxConcurrent(CommandBase, frozen=True, kw_only=True, tag="set_max_concurrent"):
     """Set the global limit."""
 
@@ -258,6 +285,10 @@ Command = (
     | Unsubscribe
     | SetParams
     | SetConcurrency
+    | PauseLane
+    | ResumeLane
+    | SetLane
+    | SetPriority
     | SetMaxConcurrent
     | ClearLane
     | ClearHandle
@@ -312,10 +343,11 @@ class Welcome(ServerBase, frozen=True, kw_only=True, tag="welcome"):
 class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     """The command succeeded. A subscribed client has received everything up to `seq` before this reply.
 
-    The fields for commands of runs: `run_id` and `joined` (submit, start_flow); `run` (cancel, wait,
-    get_run); `ended` (wait); `runs` (list_runs); `events` and `next` (history); `snapshot` (snapshot);
+    The fields for commands of runs: `run_id` and `joined` (submit, start_flow); `run` (cancel, wait, get_run,
+    set_priority); `ended` (wait); `runs` (list_runs); `events` and `next` (history); `snapshot` (snapshot);
     `outcome` (inject: `accepted`; answer: `resolved`, `not_found`, `already_resolved`); `count` (clear_lane,
-    clear_handle); `released` (release_handle); `executors` (list_executors); `cluster` (get_cluster).
+    clear_handle); `released` (release_handle); `rules` (set_lane); `executors` (list_executors); `cluster`
+    (get_cluster).
 
     Flows: `flow` (create_flow); `version` (publish_flow, add_flow_version, get_flow_version); `errors` and
     `warnings` (check_flow); `flows` and `total` (list_flows); `versions` (list_flow_versions); `task`
@@ -339,6 +371,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     outcome: str | None = None
     count: int | None = None
     released: bool | None = None
+    rules: LaneRules | None = None
     executors: list[ExecutorInfo] | None = None
     cluster: ClusterInfo | None = None
     flow: FlowRow | None = None

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from .lanes import DEFAULT_RULES, LaneRules
 from .records import ExecutorState, RunRecord
 from .states import Status
 
@@ -79,6 +80,7 @@ class RunChanged(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_changed
     """
 
     place: int | None = None
+    priority: int | None = None
     waiting_for: str | None = None
     detached: bool | None = None
     interactive: bool | None = None
@@ -176,11 +178,13 @@ class InterruptClosed(RunEvent, frozen=True, gc=False, kw_only=True, tag="interr
 
 
 class LaneChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="lane_changed"):
-    """The limit or the generation of a lane changed; both are the new values."""
+    """A lane's limit, generation, pause or rules changed; all are the new values."""
 
     lane: str
     limit: int | None
     generation: int
+    paused: bool = False
+    rules: LaneRules = DEFAULT_RULES
 
 
 class HandleChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="handle_changed"):

@@ -187,6 +187,7 @@ class JobTerms(_Wire, frozen=True, kw_only=True, tag=False):
     cancel: Literal["immediate", "cooperative"] = "immediate"
     accepts: Literal["interactive", "streaming"] = "interactive"
     needs: tuple[str, ...] = ()
+    priority: int | None = None
 
 
 class LiveBody(_Wire, frozen=True, tag=False):

@@ -32,6 +32,7 @@ from .events import (
     RunStateChanged,
 )
 from .handles import Handles
+from .lanes import DEFAULT_RULES
 from .names import MAIN
 from .records import (
     KEPT_ENDED_RUNS,
@@ -146,7 +147,9 @@ def _after_change(run: RunRecord, event: RunChanged) -> RunRecord:
     changes: dict[str, Any] = {"updated_at": event.at}
     if event.place is not None and run.status is Status.SUSPENDED:
         changes["waiting_for"] = "slot"  # the delay of its retry has ended: it is in its lane
-    for name in ("place", "waiting_for", "detached", "interactive", "streaming", "compacting"):
+    if event.place is not None:
+        changes["placed_at"] = event.at
+    for name in ("place", "priority", "waiting_for", "detached", "interactive", "streaming", "compacting"):
         value = getattr(event, name)
         if value is not None:
             changes[name] = value
@@ -158,11 +161,23 @@ class _Lane:
 
     Runs are nearly always queued in the order of their places, so `queued` is sorted only if one was not."""
 
-    __slots__ = ("_highest", "_sorted", "executing", "generation", "limit", "queued", "runs")
+    __slots__ = (
+        "_highest",
+        "_sorted",
+        "executing",
+        "generation",
+        "limit",
+        "paused",
+        "queued",
+        "rules",
+        "runs",
+    )
 
     def __init__(self, limit: int | None, generation: int = 0) -> None:
         self.limit = limit
         self.generation = generation
+        self.paused = False
+        self.rules = DEFAULT_RULES
         self.executing: dict[str, None] = {}
         self.queued: dict[str, None] = {}
         self.runs = 0
@@ -186,11 +201,12 @@ class _Lane:
         if not self._sorted:
             self.queued = dict.fromkeys(sorted(self.queued, key=place))
             self._sorted = True
-        return LaneState(self.limit, self.generation, sorted(self.executing, key=place), list(self.queued))
+        executing = sorted(self.executing, key=place)
+        return LaneState(self.limit, self.generation, executing, list(self.queued), self.paused, self.rules)
 
     def counts(self) -> LaneCounts:
         """Return the number of executing and of queued runs."""
-        return LaneCounts(self.limit, self.generation, len(self.executing), len(self.queued))
+        return LaneCounts(self.limit, self.generation, len(self.executing), len(self.queued), self.paused)
 
 
 class Projection:
@@ -221,6 +237,7 @@ class Projection:
         self._executing = snapshot.engine.executing
         for name, lane_state in snapshot.lanes.items():
             lane = self._lanes[name] = _Lane(lane_state.limit, lane_state.generation)
+            lane.paused, lane.rules = lane_state.paused, lane_state.rules
             lane.executing = dict.fromkeys(lane_state.executing)
             for id in lane_state.queued:
                 lane.queue(id, cast(int, snapshot.runs[id].place))
@@ -340,8 +357,8 @@ class Projection:
 
     def _lane_changed(self, event: LaneChanged) -> None:
         lane = self._lane(event.lane)
-        lane.limit = event.limit
-        lane.generation = event.generation
+        lane.limit, lane.generation = event.limit, event.generation
+        lane.paused, lane.rules = event.paused, event.rules
         self._forget_lane(event.lane)
 
     def _handle_changed(self, event: HandleChanged) -> None:
@@ -385,7 +402,7 @@ class Projection:
 
     def _forget_lane(self, name: str) -> None:
         lane = self._lanes[name]
-        if not lane.runs and name != MAIN and not lane.generation and lane.limit == default_limit(name):
+        if not lane.runs and name != MAIN and lane.state({}).is_as_new(name):
             del self._lanes[name]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from .records import EngineState, LaneState, Snapshot
+from .records import EngineState, Snapshot
 
 _IDS = 1000
 """The maximum number of run ids, of 32 characters each, in one entry of a lane or handle."""
@@ -79,7 +79,7 @@ def _empty(snapshot: Snapshot) -> Part:
 def _entries(snapshot: Snapshot) -> Iterator[tuple[str, str, Any]]:
     for name, lane in snapshot.lanes.items():
         for executing, queued in _cut(lane.executing, lane.queued):
-            yield "lanes", name, LaneState(lane.limit, lane.generation, executing, queued)
+            yield "lanes", name, replace(lane, executing=executing, queued=queued)
     for name, handle in snapshot.handles.items():
         for _, waiting in _cut([], handle.waiting):
             yield "handles", name, replace(handle, waiting=waiting)

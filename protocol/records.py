@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from .lanes import DEFAULT_RULES, LaneRules
 from .states import ENDED, HandleStatus, Status
 
 KEPT_ENDED_RUNS = 1000
@@ -22,7 +23,8 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     `fence` is the seq of the event with which its last body started; it only grows for a handle. `executor`
     is where that body executes; `None` for the engine's own process. `needs` are the labels that an executor
     must have to execute the run: those of the job and of the submission. `key` is what a lane's fairness and
-    limits per key tell its runs apart by. The run does not start before `not_before`.
+    limits per key tell its runs apart by. The run does not start before `not_before`. `placed_at` is when it
+    got its place, if that was not when it was created.
     """
 
     id: str
@@ -40,6 +42,7 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reason: str | None = None
     attempt: int = 0
     place: int | None = None
+    placed_at: float | None = None
     detached: bool = False
     interactive: bool = False
     streaming: bool = False
@@ -70,13 +73,21 @@ class EngineState(msgspec.Struct, frozen=True, gc=False):
     draining: bool
 
 
-class LaneState(msgspec.Struct, frozen=True, gc=False):
-    """A lane. `limit` is `None` if only the global limit applies; `queued` is in order of place."""
+class LaneState(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A lane. `limit` is `None` if only the global limit applies; `queued` is in order of place, whatever the
+    priorities. `rules` are those by which the lane chooses its next run."""
 
     limit: int | None
     generation: int
     executing: list[str]
     queued: list[str]
+    paused: bool = False
+    rules: LaneRules = DEFAULT_RULES
+
+    def is_as_new(self, name: str) -> bool:
+        """Whether the lane of this name is as a lane that was never used."""
+        as_new = self.limit == default_limit(name) and not self.generation and not self.paused
+        return as_new and self.rules == DEFAULT_RULES
 
 
 class HandleState(msgspec.Struct, frozen=True, gc=False):
@@ -156,13 +167,14 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     nodes: list[NodeInfo]
 
 
-class LaneCounts(msgspec.Struct, frozen=True, gc=False):
+class LaneCounts(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The counts of a lane: slots in use, and runs queued in it."""
 
     limit: int | None
     generation: int
     executing: int
     queued: int
+    paused: bool = False
 
 
 class Counts(msgspec.Struct, frozen=True, gc=False):

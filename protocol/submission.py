@@ -13,6 +13,7 @@ import msgspec
 
 from .commandbase import CommandBase, Timeout, timeout_from_wire, timeout_to_wire
 from .errors import Invalid
+from .lane_settings import check_priority
 from .names import FLOW, check_name
 from .suggestions import suggestion
 from .validation import check_needs, check_seconds, check_version
@@ -30,6 +31,7 @@ class SubmitKeywords(TypedDict, total=False):
     """The keywords of `submit`, `flows.start` and `run.call` in addition to handle and parameters.
 
     Times are in seconds: `None` means the default, `math.inf` no limit. `flows.start` refuses `needs`.
+    Without a `priority`, the run has that of its job, else that of its lane.
     """
 
     kind: str
@@ -41,6 +43,8 @@ class SubmitKeywords(TypedDict, total=False):
     deadline: float | None
     warn_after: float | None
     needs: list[str] | tuple[str, ...]
+    priority: int | None
+    key: str | None
     on_wait: OnWait | None
 
 
@@ -74,6 +78,8 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float | None = None
     warn_after: float | None = 2
     needs: Sequence[str] = ()
+    priority: int | None = None
+    key: str | None = None
     on_wait: OnWait | None = None
 
     def check(self) -> None:
@@ -87,6 +93,10 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
             check_name("request_id", self.request_id)
         if self.needs != ():
             check_needs(self.needs)
+        if self.priority is not None:
+            check_priority("priority", self.priority)
+        if self.key is not None:
+            check_name("key", self.key)
         if self.on_wait is not None and not callable(self.on_wait):
             raise Invalid(f"on_wait must be callable (got {shown(self.on_wait)})")
 
@@ -118,6 +128,8 @@ class SubmitCommand(CommandBase, frozen=True, kw_only=True):
     deadline: Timeout = None
     warn_after: Timeout = None
     needs: tuple[str, ...] = ()
+    priority: int | None = None
+    key: str | None = None
 
 
 _UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
@@ -126,7 +138,7 @@ _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 def from_wire(command: SubmitCommand) -> SubmitKeywords:
     """Return the options of a command; the engine checks them."""
-    options = {name: getattr(command, name) for name in (*_UNCHANGED, "needs")}
+    options = {name: getattr(command, name) for name in (*_UNCHANGED, "needs", "priority", "key")}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
     return cast(SubmitKeywords, options)
 
@@ -139,4 +151,8 @@ def to_wire(options: SubmitOptions) -> dict[str, Any]:
         fields[name] = None if seconds is None else timeout_to_wire(check_seconds(name, seconds, 0))
     if options.needs:
         fields["needs"] = tuple(options.needs)
+    if options.priority is not None:
+        fields["priority"] = check_priority("priority", options.priority)
+    if options.key is not None:
+        fields["key"] = check_name("key", options.key)
     return fields

@@ -17,6 +17,8 @@ from ...protocol.errors import Conflict, Draining, Invalid, NoActiveRun, Unavail
 from ...protocol.events import Event, Filter, NodeChanged
 from ...protocol.fold import Projection
 from ...protocol.jobs import AnyJob, JobFunction, typed_job
+from ...protocol.lane_settings import check_priority
+from ...protocol.lanes import LaneRules
 from ...protocol.names import check_name, lane_name
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords
@@ -44,13 +46,16 @@ from ..messages import (
     Clear,
     Inject,
     NotWaiting,
+    PauseLane,
     ReleaseHandle,
     ResetLanes,
     SendSignal,
     SetConcurrency,
     SetDraining,
+    SetLane,
     SetMaxConcurrent,
     SetParams,
+    SetPriority,
     WaitForActive,
 )
 from ..run.execution import LiveBodies, LiveBody
@@ -152,6 +157,8 @@ class Engine(Reads):
             kind=run.kind,
             lane=run.lane,
             needs=run.needs,
+            priority=run.priority,
+            key=run.key,
             by=by,
         )
 
@@ -252,6 +259,32 @@ class Engine(Reads):
         if limit is not None:
             check_limit("limit", limit)
         await self._entry.ask(SetConcurrency(name, limit, by, Reply()))
+
+    async def pause_lane(self, lane: str, *, by: str = "app") -> None:
+        """Grant no more slots in a lane, until `resume_lane`. Its limit stays as it is."""
+        await self._entry.ask(PauseLane(check_name("lane", lane_name(lane)), True, by, Reply()))
+
+    async def resume_lane(self, lane: str, *, by: str = "app") -> None:
+        """End the pause of a lane."""
+        await self._entry.ask(PauseLane(check_name("lane", lane_name(lane)), False, by, Reply()))
+
+    async def set_lane(self, lane: str, /, *, by: str = "app", **rules: Any) -> LaneRules:
+        """Change rules of a lane, the fields of `LaneRules`; the others stay. Returns its rules."""
+        name = check_name("lane", lane_name(lane))
+        changed: LaneRules = await self._entry.ask(SetLane(name, rules, by, Reply()))
+        return changed
+
+    async def set_priority(self, run_id: str, priority: int, *, by: str = "app") -> RunRecord:
+        """Change the priority of a run that has not begun. Raises `Conflict` if it has."""
+        run = await self.get_run(run_id)
+        message = SetPriority(run.id, check_priority("priority", priority), by, Reply())
+        changed: bool | None = await self._entry.ask(message)
+        run = await self.get_run(run.id)
+        if changed is None:
+            raise Conflict(
+                f"run {run.id} is {run.status}: its priority can be changed before it starts", run=run
+            )
+        return run
 
     async def set_max_concurrent(self, limit: int, *, by: str = "app") -> None:
         """Set the global limit."""

@@ -197,6 +197,8 @@ class EntryPoint:
             params=plain,
             needs=_needs(registered, options.needs) if options.needs else registered.needs,
             terms=terms,
+            priority=registered.priority if options.priority is None else options.priority,
+            key=options.key,
             by=caller.by,
             created_at=trio.current_time(),
             on_wait=options.on_wait,
@@ -236,6 +238,10 @@ def _limit(what: str, given: float | None, default: float) -> float | None:
 
 def _fingerprint(options: SubmitOptions, lane: str, params: Any) -> str:
     payload: tuple[object, ...] = (options.job, options.handle, lane, options.kind, params)
-    if options.needs:  # else as in versions without this option, whose fingerprints are stored
+    # Without the following options, the fingerprint is as in versions that lack them, whose ones are stored.
+    if options.needs:
         payload += (check_needs(options.needs),)
+    others = {name: value for name in ("priority", "key") if (value := getattr(options, name)) is not None}
+    if others:
+        payload += (others,)
     return hashlib.blake2b(msgspec.json.encode(payload, order="sorted"), digest_size=16).hexdigest()

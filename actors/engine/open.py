@@ -22,6 +22,7 @@ from ...persistence.runs_dir import RunFiles
 from ...persistence.sqlstore import SqlStore
 from ...persistence.store import Store
 from ...protocol.errors import Invalid
+from ...protocol.lane_settings import LaneConfig, LaneSettings, read_lane
 from ...protocol.names import check_name, lane_name
 from ...protocol.validation import check_limit, check_seconds
 from ...protocol.values import shown
@@ -50,7 +51,7 @@ async def open_engine(
     store: str | Sequence[str] | Store = "sqlite:///greenroom.db",
     *,
     max_concurrent: int | None = None,
-    lanes: Mapping[str, int | None] | None = None,
+    lanes: Mapping[str, LaneSettings] | None = None,
     data_dir: str | os.PathLike[str] | Files = "data",
     runs_dir: str | os.PathLike[str] | None = None,
     keep_runs: int | Keep | None = None,
@@ -77,8 +78,9 @@ async def open_engine(
     stops the engine: a crash of an actor, or an exception of a body that is not an `Exception`, such as
     `SystemExit`. Ctrl-C is raised as a plain `KeyboardInterrupt`, also if it arrives in a nursery of a body.
 
-    Runs in the store continue. `max_concurrent` and `lanes` override the stored limits; without either, the
-    defaults apply (3 for `max_concurrent`).
+    Runs in the store continue. `max_concurrent` and `lanes` override what is stored; without either, the
+    defaults apply (3 for `max_concurrent`). A lane has a limit, as in `{"images": 4}`, or a table of a limit
+    and rules, as in `{"images": {"limit": 4, "fair_by": "tenant", "rate": "100/min"}}`.
 
     The store deletes ended runs and events beyond `keep_runs` and `keep_events`: a number, or `Keep` with a
     count and an age in seconds. By default it keeps everything. `runs_dir` contains each run's latest state
@@ -117,7 +119,7 @@ async def open_engine(
         jobs,
         opened,
         max_concurrent=max_concurrent,
-        limits=_check_lanes(lanes or {}),
+        lanes=_check_lanes(lanes or {}),
         files=_open_files(data_dir, opened),
         run_files=run_files,
         retention=check_retention(keep_runs, keep_events),
@@ -273,12 +275,9 @@ def _children(
     return Children(count, program(locate(jobs), data_dir, shutdown_timeout), lock, jobs)
 
 
-def _check_lanes(lanes: Mapping[str, int | None]) -> dict[str, int | None]:
-    limits: dict[str, int | None] = {}
-    for name, limit in lanes.items():
+def _check_lanes(lanes: Mapping[str, LaneSettings]) -> dict[str, LaneConfig]:
+    read: dict[str, LaneConfig] = {}
+    for name, settings in lanes.items():
         lane = check_name("lane", lane_name(name))
-        try:
-            limits[lane] = None if limit is None else check_limit(f"limit of lane {name!r}", limit)
-        except Invalid as error:
-            raise Invalid(f"{error.message}, or None for only the global limit", **error.details) from None
-    return limits
+        read[lane] = read_lane(lane, settings)
+    return read

@@ -8,11 +8,14 @@ ordinary events.
 from __future__ import annotations
 
 import trio
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
 
-from ...persistence.store import Stored, StoredRun
+from ...persistence.store import Stored, StoredLane, StoredRun
 from ...protocol.errors import Invalid
 from ...protocol.events import EngineChanged, Event, HandleChanged, LaneChanged
 from ...protocol.fold import Projection
+from ...protocol.lane_settings import LaneConfig, check_rules
 from ...protocol.names import MAIN
 from ...protocol.records import (
     EngineState,
@@ -62,7 +65,10 @@ def projection_of(stored: Stored) -> Projection:
 
 
 def _lanes(stored: Stored, pending: list[RunRecord], runs: dict[str, RunRecord]) -> dict[str, LaneState]:
-    lanes = {name: LaneState(limit, generation, [], []) for name, (limit, generation) in stored.lanes.items()}
+    lanes = {
+        name: LaneState(lane.limit, lane.generation, [], [], lane.paused, lane.rules)
+        for name, lane in stored.lanes.items()
+    }
     for name in (MAIN, *(record.lane for record in runs.values())):
         lanes.setdefault(name, LaneState(default_limit(name), 0, [], []))
     for record in pending:
@@ -71,11 +77,7 @@ def _lanes(stored: Stored, pending: list[RunRecord], runs: dict[str, RunRecord])
         elif record.status is Status.QUEUED and record.place is not None:
             lanes[record.lane].queued.append(record.id)
     used = {MAIN, *(record.lane for record in runs.values())}
-    return {
-        name: lane
-        for name, lane in lanes.items()
-        if name in used or lane.generation or lane.limit != default_limit(name)
-    }
+    return {name: lane for name, lane in lanes.items() if name in used or not lane.is_as_new(name)}
 
 
 def holds_slot(record: RunRecord) -> bool:
@@ -131,7 +133,7 @@ def submissions(stored: Stored, jobs: Jobs, wall_now: float) -> tuple[list[Submi
 
 
 def _recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
-    record = run.record
+    record, now = run.record, trio.current_time()
     return Submission(
         id=record.id,
         job=jobs.recall(record.job, run.terms.announced),
@@ -142,10 +144,13 @@ def _recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
         needs=record.needs,
         terms=run.terms,
         by="engine",
-        created_at=trio.current_time() - max(0.0, wall_now - record.created_at),
+        created_at=now - max(0.0, wall_now - record.created_at),
         on_wait=None,
         ended=Reply(),
+        priority=record.priority,
+        key=record.key,
         place=record.place,
+        placed_at=now - max(0.0, wall_now - (record.placed_at or record.created_at)),
         stored=run,
         begun=record.status is not Status.QUEUED,
         committed=True,
@@ -163,10 +168,24 @@ def _cannot_start(submission: Submission) -> str | None:
     return None
 
 
+def lanes_after_restart(stored: Stored, configured: dict[str, LaneConfig]) -> dict[str, StoredLane]:
+    """The lanes: what is configured overrides what is stored."""
+    lanes = dict(stored.lanes)
+    for name, config in configured.items():
+        known = lanes.get(name) or StoredLane(default_limit(name), 0)
+        limit = known.limit if config.limit is UNSET else config.limit
+        lanes[name] = replace(known, limit=limit, rules=check_rules(name, config.changes, known.rules))
+    return lanes
+
+
 def restart_events(
-    stored: Stored, max_concurrent: int, limits: dict[str, int | None], *, draining: bool
+    stored: Stored,
+    max_concurrent: int,
+    lanes: dict[str, StoredLane],
+    *,
+    draining: bool,
 ) -> list[Event]:
-    """The changes that a restart makes to the projection: a configured limit overrides the stored one,
+    """The changes that a restart makes to the projection: configured limits and rules override stored ones,
     draining ends unless the engine still drains, and handles of abandoned bodies are free if those bodies
     ended with their process."""
     events: list[Event] = []
@@ -175,12 +194,9 @@ def restart_events(
         events.append(
             EngineChanged(seq=0, at=0, by="engine", max_concurrent=max_concurrent, draining=draining)
         )
-    for lane, limit in limits.items():
-        known, generation = stored.lanes.get(lane, (default_limit(lane), 0))
-        if known != limit:
-            events.append(
-                LaneChanged(seq=0, at=0, by="engine", lane=lane, limit=limit, generation=generation)
-            )
+    for name, lane in lanes.items():
+        if lane != stored.lanes.get(name, StoredLane(default_limit(name), 0)):
+            events.append(LaneChanged(seq=0, at=0, by="engine", lane=name, **asdict(lane)))
     events += [
         HandleChanged(seq=0, at=0, by="engine", handle=handle, freed=run)
         for handle, run in stored.held.items()

@@ -19,6 +19,8 @@ from ...persistence.runs_dir import RunFiles
 from ...persistence.store import Retention, Store, Stored
 from ...protocol.events import Event, LeaderChanged
 from ...protocol.fold import Projection
+from ...protocol.lane_settings import LaneConfig
+from ...protocol.lanes import DEFAULT_RULES
 from ..actor import Actor, Directory
 from ..aio.bodies import AsyncioBodies
 from ..alarms import Alarms
@@ -54,7 +56,7 @@ from .entry_point import EntryPoint
 from .ids import Uuid7
 from .leadership import Leadership
 from .lease import Leasing
-from .recovery import projection_of, restart_events, submissions
+from .recovery import lanes_after_restart, projection_of, restart_events, submissions
 from .retention import Pruning
 from .run_files import RunsDir
 from .suspends import Suspended, Suspends
@@ -85,7 +87,7 @@ class Runtime:
         store: Store,
         *,
         max_concurrent: int | None,
-        limits: dict[str, int | None],
+        lanes: dict[str, LaneConfig],
         files: Files,
         run_files: RunFiles | None,
         retention: Retention | None,
@@ -115,7 +117,7 @@ class Runtime:
         self._children = children
         self._epoch = epoch
         self._max_concurrent = max_concurrent
-        self._limits = limits
+        self._lanes = lanes
         self._clock = clock
         self._ids = ids
         self._shutdown_timeout = shutdown_timeout
@@ -153,6 +155,7 @@ class Runtime:
             directory=self._directory,
             spawn=self._spawn_helper,
             local_jobs=jobs if executors is None else (),
+            clock=clock,
         )
         self._catalog = Catalog(self._journal, ids, clock)
         flow_job = FlowJob(store, clock, max_value_bytes)
@@ -280,11 +283,10 @@ class Runtime:
         stored = await self._store.open(self._epoch, self._max_concurrent or _MAX_CONCURRENT, now)
         await self._replace_children(stored)
         continues = self._leadership is not None and self._leadership.continues
-        limit, limits = self._max_concurrent, self._limits
+        limit, configured = self._max_concurrent, {} if continues else self._lanes
         if continues or limit is None:
             limit = stored.max_concurrent
-        if continues:
-            limits = {}
+        lanes = lanes_after_restart(stored, configured)
         self._compare_with_children(limit)
         if isinstance(self._ids, Uuid7):
             self._ids.continue_after(stored.last_id)
@@ -295,7 +297,7 @@ class Runtime:
             self._runs_dir.begin(stored)
         self._actors.start_soon(self._journal.committer.run, name="committer")
         self._directory.add(self._journal)
-        for event in restart_events(stored, limit, limits, draining=stored.draining and continues):
+        for event in restart_events(stored, limit, lanes, draining=stored.draining and continues):
             self._journal.tell(Change((event,)))
         if self._leadership is not None:
             self._journal.tell(Change((self._leader_changed(self._leadership),)))
@@ -308,8 +310,10 @@ class Runtime:
         order = supervisor.machine.order
         supervisor.machine.draining = stored.draining and continues
         order.limit = limit
-        order.generations = {lane: generation for lane, (_, generation) in stored.lanes.items() if generation}
-        order.limits = {lane: slots for lane, (slots, _) in stored.lanes.items()} | limits
+        order.generations = {name: lane.generation for name, lane in lanes.items() if lane.generation}
+        order.limits = {name: lane.limit for name, lane in lanes.items()}
+        order.paused = {name for name, lane in lanes.items() if lane.paused}
+        order.rules = {name: lane.rules for name, lane in lanes.items() if lane.rules != DEFAULT_RULES}
         self._directory.add(supervisor)
         self._executors.restore(stored)
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)

@@ -13,6 +13,7 @@ import msgspec
 from ...persistence.files import inside
 from ...protocol import executors as wire
 from ...protocol.errors import Invalid
+from ...protocol.lane_settings import check_priority
 from ...protocol.names import FLOW, check_name
 from ...protocol.submission import OnWait, SubmitCommand, SubmitOptions, from_wire
 from ...protocol.validation import check_labels, check_needs, check_seconds, check_text
@@ -58,6 +59,8 @@ def _check_terms(job: wire.JobTerms, max_bytes: int) -> None:
         raise Invalid(f"job name {FLOW!r} is reserved for flows: choose another name")
     check_name("lane", job.lane)
     check_needs(job.needs)
+    if job.priority is not None:
+        check_priority("priority", job.priority)
     json_value(job.params, "params", max_bytes)
     for what in ("run_timeout", "queue_timeout", "deadline", "grace"):
         _check_duration(what, getattr(job, what))

@@ -38,7 +38,8 @@ class Admission:
     """See the module's docstring.
 
     `holding` returns whether only children of executing runs are accepted. `enter` queues a run in its lane.
-    `waits` is called with each new run that does not start immediately.
+    `waits` is called with each new run that does not start immediately. `default_priority` returns the
+    priority of a lane's runs for which no other is given, and `now` the time of this turn.
     """
 
     def __init__(
@@ -50,6 +51,8 @@ class Admission:
         holding: Callable[[], bool],
         enter: Callable[[Submission], None],
         waits: Callable[[Submission], None],
+        default_priority: Callable[[str], int],
+        now: Callable[[], float],
     ) -> None:
         self.pending: dict[str, Submission] = {}
         self.store_is_down = False
@@ -62,6 +65,8 @@ class Admission:
         self._holding = holding
         self._enter = enter
         self._waits = waits
+        self._default_priority = default_priority
+        self._now = now
         self._requests = RequestIds(lambda run: run in self.pending)
         self._last_place = 0
         self._children_held: list[Submit] = []  # submitted by bodies while the store is down
@@ -117,6 +122,8 @@ class Admission:
         if refusal is not None:
             self._effects.answer(message.reply, error=refusal)
             return
+        if submission.priority is None:
+            submission.priority = self._default_priority(submission.lane)
         decision = self._handles.decide(submission, message.on_conflict)
         match decision:
             case Admit():
@@ -189,7 +196,7 @@ class Admission:
         return None
 
     def _admit(self, submission: Submission) -> None:
-        submission.place = self._draw_place()
+        self._draw_place(submission)
         submission.phase = Phase.QUEUED
         self._enter(submission)
 
@@ -258,7 +265,7 @@ class Admission:
 
     def draw_place_again(self, submission: Submission) -> None:
         """Draw a new place for a retry."""
-        submission.place = self._draw_place()
+        self._draw_place(submission)
         self._get_place(submission, Status.SUSPENDED)
 
     def _get_place(self, submission: Submission, status: Status) -> None:
@@ -283,9 +290,9 @@ class Admission:
             for child in held:
                 self.submit(child, now)
 
-    def _draw_place(self) -> int:
+    def _draw_place(self, submission: Submission) -> None:
         self._last_place += 1
-        return self._last_place
+        submission.place, submission.placed_at = self._last_place, self._now()
 
 
 class _New(msgspec.Struct, frozen=True, gc=False):
@@ -319,8 +326,9 @@ class _New(msgspec.Struct, frozen=True, gc=False):
         )
         if submission.terms.front:  # rare: Python builds a dict for a call with more than 15 keywords
             created = replace(created, front=True)
-        if submission.uncommon:
-            created = replace(created, **submission.uncommon)
+        if submission.uncommon or submission.priority or submission.key:
+            uncommon = submission.uncommon or {}
+            created = replace(created, priority=submission.priority or 0, key=submission.key, **uncommon)
         cancels: tuple[tuple[Kind, str, object], ...] = tuple(
             ("supervisor", "", cancel_replaced(run, submission.by)) for run in self.replaces
         )
@@ -328,7 +336,7 @@ class _New(msgspec.Struct, frozen=True, gc=False):
             (created,) if start is None else (created, *start.events),
             run=submission.id,
             generation=None if start is None else start.generation,
-            memos=submission.memos,
+            memos=submission.memos if start is None else (*submission.memos, *start.memos),
             notify=cancels if start is None else (*cancels, *start.notify),
             terms=submission.terms,
             watch=submission.ended,

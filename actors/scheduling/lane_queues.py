@@ -9,16 +9,18 @@ Plain data, which belongs to `order.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
-from ...protocol.lanes import DEFAULT_RULES, LaneRules, rank
+from ...protocol.lanes import LaneRules, rank
 from .executor_pool import Able, Demand, Executor
 from .place_queue import PlaceQueue, Queued
 from .rates import Buckets
 
 SLACK = 64
 """Outdated entries that a heap may have before they are removed."""
+
+QueueSlot = tuple[Demand, int, str | None, bool]
+"""Where a lane has a queue: the demand, priority and key of its runs, and whether they are free."""
 
 Sort = tuple[float, int]
 """The rank and the place of a run: the order of all runs that could start."""
@@ -55,6 +57,7 @@ class Lane:
         "paused",
         "queues",
         "rules",
+        "sources",
         "turns",
     )
 
@@ -69,14 +72,15 @@ class Lane:
         self.held = False  # whether its bucket is empty
         self.executing: dict[str, str | None] = {}  # run: its key
         self.entries: dict[str, Queued] = {}  # the queued runs
-        self.queues: dict[tuple[Demand, int, str | None, bool], Queue] = {}
+        self.queues: dict[QueueSlot, Queue] = {}
         self.bundles: dict[tuple[Able, bool], Bundle] = {}
+        self.sources: dict[Queue | Bundle, None] = {}  # the bundles, and the queues that are in none
         self.keys: dict[str | None, Key] = {}
         self.turns = 0  # the last turn that was given to a key
         self.buckets: Buckets | None = None
 
     def has_room(self, free: bool = False) -> bool:
-        """Whether the lane lets another run start. A `free` run takes neither a turn nor a token."""
+        """Whether the lane lets another run start. A `free` run takes neither turn nor token."""
         if self.paused or (self.held and not free):
             return False
         return self.limit is None or len(self.executing) < self.limit
@@ -124,9 +128,7 @@ class Queue:
         "slot",
     )
 
-    def __init__(
-        self, slot: tuple[Demand, int, str | None, bool], lane: Lane, key: Key | None, serial: int
-    ) -> None:
+    def __init__(self, slot: QueueSlot, lane: Lane, key: Key | None, serial: int) -> None:
         self.slot = slot  # where the lane has it
         self.demand, self.priority, _, self.free = slot
         self.lane = lane
@@ -250,17 +252,3 @@ class Group:
         self.outdated = 0  # the heads that are outdated because a run left its queue
         self.offered: Sort | None = None  # the run with which the group is in the heap of groups
         self.unreported: dict[Queue, None] = {}  # the queues whose first run was not reported yet
-
-
-def offers(lane: Lane) -> Iterator[Queue | Bundle]:
-    """What a lane offers: its bundles, and the queues that are in no bundle."""
-    yield from lane.bundles.values()
-    if lane.bundles:
-        yield from (queue for queue in lane.queues.values() if queue.bundle is None)
-    else:
-        yield from lane.queues.values()
-
-
-def is_plain(rules: LaneRules) -> bool:
-    """Whether the lane has no rules of its own."""
-    return rules is DEFAULT_RULES or rules == DEFAULT_RULES

@@ -9,11 +9,11 @@ those of fairness and rates, are in `protocol/lanes.py`. The ranks of runs with 
 order of their places, so that without priorities, the order is strictly by place.
 
 A lane has room while it is not paused, fewer of its runs hold a slot than its own limit allows, and its rate
-has a token. The first run of a lane is the one with the lowest rank, then place, whose key has room; in a lane
-with fairness it is that of the key whose turn it is. An executor has room for a run while it has a free slot,
-if it can execute the run (`executor_pool.py`). While the engine drains, only privileged runs count as queued:
-runs that have begun, and the children of executing runs. A run that is on trial after a crash (`trials.py`)
-can be skipped until others have been tried.
+has a token. The first run of a lane is the one with the lowest rank, then place, whose key has room; in a
+lane with fairness it is that of the key whose turn it is. An executor has room for a run while it has a free
+slot, if it can execute the run (`executor_pool.py`). While the engine drains, only privileged runs count as
+queued: runs that have begun, and the children of executing runs. A run that is on trial after a crash
+(`trials.py`) can be skipped until others have been tried.
 
 So a full lane never delays the runs of another lane. Likewise, a run without an executor keeps its place and
 never delays a run that another executor can take. Turns are taken among the runs of a lane that the same
@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 from ...protocol.lanes import DEFAULT_RULES, LaneRules
 from ...protocol.records import default_limit
 from .executor_pool import IN_PROCESS, Able, Demand, Executor, ExecutorPool, choose
-from .lane_queues import SLACK, Bundle, Group, Key, Lane, Queue, Sort, offers
+from .lane_queues import SLACK, Bundle, Group, Key, Lane, Queue, QueueSlot, Sort
 from .place_queue import Queued
 from .rates import Buckets, Taken
 from .trials import Trials
@@ -200,13 +200,24 @@ class Order:
         self.pool.restore(run, executor, has_slot=True)
         return known.generation
 
-    def restore_bucket(self, lane: str, key: str | None, full_at: float, now: float) -> None:
-        """Restore a bucket that is not full."""
-        rules = self.rules_of(lane)
-        if rules.rate is not None and (key is not None) == (rules.rate_per == "key"):
-            buckets = self._buckets.setdefault(lane, Buckets())
-            buckets.restore(key, min(full_at, now + rules.burst * rules.interval))
-            self._hold_back_all(self._lane(lane), now)
+    def restore_buckets(
+        self, buckets: list[tuple[str, str | None, float]], now: float
+    ) -> dict[str, list[str | None]]:
+        """Restore the buckets of lanes, or of their keys, each with the time at which it is full. Returns
+        those that are not used."""
+        unused: dict[str, list[str | None]] = {}
+        for lane, key, full_at in buckets:
+            rules = self.rules_of(lane)
+            if rules.rate is None or (key is not None) != (rules.rate_per == "key"):
+                unused.setdefault(lane, []).append(key)
+            else:
+                latest = now + rules.burst * rules.interval  # the clock may have been set back
+                self._buckets.setdefault(lane, Buckets()).restore(key, min(full_at, latest))
+        for lane in self._buckets:
+            known = self._lane(lane)
+            self._hold_back_all(known, now)
+            self._forget_idle_lane(known)
+        return unused
 
     def set_limit(self, lane: str, limit: int | None) -> None:
         """Change a lane's own limit."""
@@ -227,22 +238,24 @@ class Order:
             known.paused = paused
             self._offer_all(known)
 
-    def set_rules(self, lane: str, rules: LaneRules, now: float, key_of: Callable[[str], str | None]) -> None:
-        """Change the rules of a lane. `key_of` returns the key that a run has with these rules."""
+    def set_rules(
+        self, lane: str, rules: LaneRules, now: float, key_of: Callable[[str], str | None]
+    ) -> tuple[str | None, ...]:
+        """Change the rules of a lane. `key_of` returns the key that a run has with these rules. Returns the
+        keys of buckets that are no longer used."""
         before, self.rules[lane] = self.rules_of(lane), rules
         if rules == DEFAULT_RULES:
             del self.rules[lane]
-        if (rules.rate, rules.rate_per) != (
-            before.rate,
-            before.rate_per,
-        ) and before.rate_per != rules.rate_per:
-            self._buckets.pop(lane, None)
-        if rules.rate is None:
-            self._buckets.pop(lane, None)
-        elif lane in self._buckets:
-            self._buckets[lane].limit(rules, now)
+        unused: tuple[str | None, ...] = ()
+        buckets = self._buckets.get(lane)
+        if buckets is not None and (rules.rate is None or rules.rate_per != before.rate_per):
+            unused = tuple(buckets.names())
+            del self._buckets[lane]
+        elif buckets is not None:
+            buckets.limit(rules, now)
         if lane in self._lanes or lane in self._buckets:
             self._rebuild(self._lane(lane), now, key_of)
+        return unused
 
     def hold(self, holding: bool) -> None:
         """Grant slots to privileged runs only, or to all runs again."""
@@ -276,7 +289,7 @@ class Order:
         """The pool has changed: find out again which executors can serve each queue."""
         self._groups, self._blockable, self._first = {}, [], []
         for known in self._lanes.values():
-            known.bundles = {}
+            known.bundles, known.sources = {}, {}
             for queue in known.queues.values():
                 queue.offered = None
                 self._assign(queue)
@@ -445,7 +458,7 @@ class Order:
     def _hold_back_all(self, lane: Lane, now: float) -> None:
         buckets = self._buckets.get(lane.name)
         if buckets is not None:
-            for name in buckets.keys():
+            for name in buckets.names():
                 key = None if name is None else lane.key(name)
                 self._hold_back(lane, key, buckets, now)
                 if key is not None:
@@ -484,11 +497,12 @@ class Order:
     def _rebuild(self, lane: Lane, now: float, key_of: Callable[[str], str | None]) -> None:
         """Queue the runs of a lane again, by its new rules."""
         entries = sorted(lane.entries.values(), key=lambda queued: queued.place)
-        for source in (*lane.queues.values(), *lane.bundles.values()):
+        sources: list[Queue | Bundle] = [*lane.queues.values(), *lane.bundles.values()]
+        for source in sources:
             source.offered = None  # what is in the heads of groups is outdated
         for queue in lane.queues.values():
             queue.group.unreported.pop(queue, None)
-        lane.queues, lane.bundles, lane.keys, lane.entries = {}, {}, {}, {}
+        lane.queues, lane.bundles, lane.sources, lane.keys, lane.entries = {}, {}, {}, {}, {}
         rules = lane.rules = self.rules_of(lane.name)
         lane.held = False
         for run in lane.executing:
@@ -507,7 +521,7 @@ class Order:
         """Add a run to its queue."""
         rules = lane.rules
         if rules is DEFAULT_RULES:
-            slot = (queued.demand, queued.priority, None, False)
+            slot: QueueSlot = (queued.demand, queued.priority, None, False)
         else:
             key = queued.key if rules.has_keys else None
             free = queued.has_body and (rules.rate is not None or rules.fair_by is not None)
@@ -520,7 +534,7 @@ class Order:
         queue.add(queued)
         return queue
 
-    def _add_queue(self, lane: Lane, slot: tuple[Demand, int, str | None, bool]) -> Queue:
+    def _add_queue(self, lane: Lane, slot: QueueSlot) -> Queue:
         key = None
         if lane.rules.has_keys:
             key = lane.key(slot[2])
@@ -545,7 +559,10 @@ class Order:
             if bundle is None:
                 self._serial += 1
                 bundle = lane.bundles[where] = Bundle(lane, group, self._serial, free=queue.free)
+                lane.sources[bundle] = None
             queue.bundle = bundle
+        else:
+            lane.sources[queue] = None
 
     def _remove(self, queued: Queued) -> None:
         """Remove a run that leaves its queue. A group can be blocked for long: remove its outdated heads."""
@@ -617,7 +634,7 @@ class Order:
         return None
 
     def _offer_all(self, lane: Lane) -> None:
-        for source in offers(lane):
+        for source in lane.sources:
             self._offer_source(source)
 
     def _offer_queues(self, lane: Lane) -> None:
@@ -671,6 +688,7 @@ class Order:
             return
         if lane.queues.pop(queue.slot, None) is not None:
             queue.group.unreported.pop(queue, None)
+            lane.sources.pop(queue, None)
             if key is not None:
                 del key.queues[queue]
                 key.in_ring -= not queue.free

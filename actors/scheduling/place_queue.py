@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Queued:
-    """A queued run. `queued_at` is when it got its place. Only a run without a body takes a token of a rate."""
+    """A queued run. `queued_at` is when it got its place."""
 
     __slots__ = (
         "demand",

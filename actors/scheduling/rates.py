@@ -1,7 +1,7 @@
 """The token buckets of lanes with a rate; one for the lane, or one for each of its keys.
 
-A bucket is one number: the time at which it is full again. Each token moves it on by the interval of the rate,
-so a bucket that was full long ago is the same as a new one, and need not be kept. The formula is in
+A bucket is one number: the time at which it is full again. Each token moves it on by the interval of the
+rate, so a bucket that was full long ago is the same as a new one, and need not be kept. The formula is in
 `protocol/lanes.py`. Plain data: no clock.
 """
 
@@ -18,13 +18,13 @@ _MOST_FORGOTTEN = 100
 
 
 class Taken(msgspec.Struct, frozen=True, gc=False):
-    """A token was taken: the bucket is full again `full_in` seconds later. The buckets of the keys in
-    `forgotten` are full."""
+    """A token was taken: the bucket is full again `full_in` seconds later. The buckets of the keys in `full`
+    are full."""
 
     lane: str
     key: str | None
     full_in: float
-    forgotten: tuple[str, ...] = ()
+    full: tuple[str, ...] = ()
 
 
 class Buckets:
@@ -36,7 +36,7 @@ class Buckets:
         self._full_at: dict[str | None, float] = {}
         self._full: list[tuple[float, str | None]] = []  # of keys, by time; some outdated
 
-    def keys(self) -> list[str | None]:
+    def names(self) -> list[str | None]:
         """The keys of the buckets that are not full; `None` for the lane's."""
         return list(self._full_at)
 

@@ -10,6 +10,7 @@ The actor around the machine waits only for its channel.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
 from typing import Any
@@ -17,9 +18,11 @@ from typing import Any
 import trio
 from msgspec.structs import replace
 
-from ...persistence.store import Memo, Stored, StoredRun, WakesAt
-from ...protocol.errors import NoActiveRun
+from ...persistence.store import BucketsFull, Memo, Stored, StoredRun, TokenTaken, WakesAt
+from ...protocol.errors import Conflict, GreenroomError, NoActiveRun
 from ...protocol.events import EngineChanged, HandleChanged, LaneChanged, RunChanged, RunStateChanged
+from ...protocol.lane_settings import check_rules
+from ...protocol.lanes import DEFAULT_RULES, key_of
 from ...protocol.names import MAIN
 from ...protocol.states import PENDING, Status, allowed_from
 from ...protocol.values import shown
@@ -48,6 +51,7 @@ from ..messages import (
     NotStarted,
     NotStored,
     NotWaiting,
+    PauseLane,
     Phase,
     Recover,
     Recovered,
@@ -58,8 +62,10 @@ from ..messages import (
     SendSignal,
     SetConcurrency,
     SetDraining,
+    SetLane,
     SetMaxConcurrent,
     SetParams,
+    SetPriority,
     Started,
     StoreIsDown,
     Submission,
@@ -93,10 +99,17 @@ _STARTS_FROM = allowed_from(Status.RUNNING)
 class SupervisorMachine:
     """See the module's docstring. Call `receive` for each message of a turn (or `on_deadline`), then
     `end_turn`. `tell` sends the supervisor a message from a helper task. `local_jobs` are the jobs that the
-    engine's own process executes."""
+    engine's own process executes. `clock` is the wall clock, for the tokens of rates."""
 
-    def __init__(self, max_pending: int, tell: Callable[[object], None], local_jobs: Container[str]) -> None:
+    def __init__(
+        self,
+        max_pending: int,
+        tell: Callable[[object], None],
+        local_jobs: Container[str],
+        clock: Callable[[], float],
+    ) -> None:
         self._tell = tell
+        self._clock = clock
         self.effects = Effects()
         self.order = Order(local_jobs)
         self.handles = Handles()
@@ -110,6 +123,8 @@ class SupervisorMachine:
             holding=lambda: self.holding,
             enter=self._enter_lane,
             waits=self._waits,
+            default_priority=lambda lane: self.order.rules_of(lane).priority,
+            now=lambda: self._now,
         )
         self._warnings = WaitWarnings(self.effects)
         self._watch = WaitWatch()
@@ -141,6 +156,9 @@ class SupervisorMachine:
             SetParams: self._set_params,
             ReleaseHandle: self._release_handle,
             SetConcurrency: self._set_concurrency,
+            PauseLane: self._pause_lane,
+            SetLane: self._set_lane,
+            SetPriority: self._set_priority,
             SetMaxConcurrent: self._set_max_concurrent,
             SetDraining: self._set_draining,
             ResetLanes: self._reset_lanes,
@@ -183,13 +201,19 @@ class SupervisorMachine:
 
     def on_deadline(self, now: float) -> None:
         """End the trials that are due, and warn of runs that wait too long."""
+        self._now = now
         for deaths in self.order.trials.take_tried(now):
             self.effects.commit(Change((), run=deaths.run, expect=PENDING, memos=(deaths,)))
         self._warn_of_waits(now)
 
     def deadline(self) -> float:
         """When `on_deadline` must be called."""
-        return min(self.order.trials.deadline(), self._warnings.deadline(), self._watch.deadline())
+        return min(
+            self.order.trials.deadline(),
+            self.order.deadline() if self._may_start() else math.inf,
+            self._warnings.deadline(),
+            self._watch.deadline(),
+        )
 
     def restore(
         self,
@@ -208,6 +232,7 @@ class SupervisorMachine:
         for submission in submissions:
             if submission.terms.parent is not None:
                 children.setdefault(submission.terms.parent, []).append(submission.id)
+        self._restore_order(stored, submissions, wall_now)
         deaths = deaths_after_restart(stored.pending)
         for submission in submissions:
             if submission.stored is not None and awaits_executor(submission.stored):
@@ -223,12 +248,26 @@ class SupervisorMachine:
         for name in dict.fromkeys(submission.handle for submission in submissions):
             self._admission.admit_next(name)
 
+    def _restore_order(self, stored: Stored, submissions: list[Submission], wall_now: float) -> None:
+        """Restore what the order depends on: the times at which runs got their places, which are in the order
+        of the places whatever the clock did, and the buckets of rates."""
+        latest = -math.inf
+        placed = (submission for submission in submissions if submission.place is not None)
+        for submission in sorted(placed, key=lambda submission: submission.place or 0):
+            latest = submission.placed_at = max(latest, submission.placed_at)
+        unused = self.order.restore_buckets(
+            [(bucket.lane, bucket.key, self._now + bucket.full_at - wall_now) for bucket in stored.buckets],
+            self._now,
+        )
+        for lane, keys in unused.items():
+            self.effects.commit(Change((), memos=(BucketsFull(lane, tuple(keys)),)))
+
     def _restore_body(self, submission: Submission, stored: StoredRun, children: list[str]) -> None:
         """The run's body can still execute at its executor: it keeps the slot that it had."""
         run, executor, generation = submission.id, stored.record.executor, None
         assert executor is not None, "the run awaits its executor"
         if holds_slot(stored.record):
-            generation = self.order.restore_slot(run, submission.lane, executor)
+            generation = self.order.restore_slot(run, submission.lane, executor, self._key_of(run))
             self.order.trials.granted(run, self._now, executor)
         else:
             self.order.pool.restore(run, executor, has_slot=False)
@@ -300,11 +339,18 @@ class SupervisorMachine:
             executor=None if resumes else slot.executor,
         )
         submission.begun = True
+        taken = slot.taken
+        memos: tuple[Memo, ...] = ()
+        if taken is not None:
+            memos = (TokenTaken(taken.lane, taken.key, self._clock() + taken.full_in),)
+            if taken.full:
+                memos = (*memos, BucketsFull(taken.lane, taken.full))
         return Change(
             (event,),
             run=submission.id,
             expect=_STARTS_FROM,
             generation=generation,
+            memos=memos,
             notify=(("run", submission.id, Started(attempt, generation, resumes, event)),),
             notify_on_refusal=(("supervisor", "", NotStarted(submission.id, generation)),),
         )
@@ -340,7 +386,18 @@ class SupervisorMachine:
             submission.place,
             privileged=submission.privileged,
             demand=demand,
+            queued_at=submission.placed_at,
+            priority=submission.priority or 0,
+            key=self._key_of(submission.id),
+            has_body=submission.body_waits,
         )
+
+    def _key_of(self, run: str) -> str | None:
+        submission = self.pending[run]
+        rules = self.order.rules_of(submission.lane)
+        if rules is DEFAULT_RULES:
+            return None
+        return key_of(rules, submission.key, submission.params)
 
     # Executors.
 
@@ -497,6 +554,39 @@ class SupervisorMachine:
         self.order.set_limit(message.lane, message.limit)
         self.effects.commit(Change((self._lane_changed(message.lane, message.by),), reply=message.reply))
 
+    def _pause_lane(self, message: PauseLane) -> None:
+        self.order.pause(message.lane, paused=message.paused)
+        self.effects.commit(Change((self._lane_changed(message.lane, message.by),), reply=message.reply))
+
+    def _set_lane(self, message: SetLane) -> None:
+        lane, changes = message.lane, message.changes
+        try:
+            rules = check_rules(lane, changes, self.order.rules_of(lane))
+        except GreenroomError as error:
+            self.effects.answer(message.reply, error=error)
+            return
+        unused = self.order.set_rules(lane, rules, self._now, self._key_of)
+        memos = (BucketsFull(lane, unused),) if unused else ()
+        changed = self._lane_changed(lane, message.by)
+        self.effects.commit(Change((changed,), memos=memos, reply=message.reply, answer=rules))
+
+    def _set_priority(self, message: SetPriority) -> None:
+        submission = self.pending.get(message.run)
+        if submission is None:
+            message.reply.set(None)
+        elif submission.begun or submission.cleared or submission.over:
+            error = Conflict(
+                f"run {message.run} is no longer queued: its priority can be changed only before it starts"
+            )
+            self.effects.answer(message.reply, error=error, about=submission)
+        else:
+            submission.priority = message.priority
+            self.order.set_priority(message.run, submission.lane, message.priority)
+            event = RunChanged(by=message.by, priority=message.priority, **submission.about())
+            self._admission.end_turn()  # the run may be created in this turn
+            change = Change((event,), run=message.run, expect=_QUEUED, reply=message.reply, answer=True)
+            self.effects.commit(change)
+
     def _set_max_concurrent(self, message: SetMaxConcurrent) -> None:
         self.order.limit = message.limit
         self._engine_changed(message.by, message.reply)
@@ -547,7 +637,16 @@ class SupervisorMachine:
 
     def _lane_changed(self, lane: str, by: str) -> LaneChanged:
         limit, generation = self.order.limit_of(lane), self.order.generations.get(lane, 0)
-        return LaneChanged(seq=0, at=0, by=by, lane=lane, limit=limit, generation=generation)
+        return LaneChanged(
+            seq=0,
+            at=0,
+            by=by,
+            lane=lane,
+            limit=limit,
+            generation=generation,
+            paused=lane in self.order.paused,
+            rules=self.order.rules_of(lane),
+        )
 
     def _engine_changed(self, by: str, reply: Reply[object] | None) -> None:
         changed = EngineChanged(seq=0, at=0, by=by, max_concurrent=self.order.limit, draining=self.draining)
@@ -595,10 +694,16 @@ class Supervisor(Actor):
     """See the module's docstring."""
 
     def __init__(
-        self, *, max_pending: int, directory: Directory, spawn: Spawn, local_jobs: Container[str]
+        self,
+        *,
+        max_pending: int,
+        directory: Directory,
+        spawn: Spawn,
+        local_jobs: Container[str],
+        clock: Callable[[], float],
     ) -> None:
         super().__init__("supervisor", "")
-        self.machine = SupervisorMachine(max_pending, self.tell, local_jobs)
+        self.machine = SupervisorMachine(max_pending, self.tell, local_jobs, clock)
         self._directory = directory
         self._spawn = spawn
 

@@ -76,6 +76,10 @@ class LimitedEngine(_Denied):
         run = await self.get_run(run_id)
         return await self._engine.cancel(run.id, files, by=by)
 
+    async def set_priority(self, run_id: str, priority: int, *, by: str = "app") -> RunRecord:
+        run = await self.get_run(run_id)
+        return await self._engine.set_priority(run.id, priority, by=by)
+
     async def signal(self, run_id: str, key: str, value: Any, *, by: str = "app") -> None:
         run = await self.get_run(run_id)
         await self._engine.signal(run.id, key, value, by=by)

@@ -18,6 +18,8 @@ from ...protocol.events import Event, Filter, RunStateChanged, RunWaiting
 from ...protocol.flow.commands import Signal
 from ...protocol.fold import Projection
 from ...protocol.jobs import AnyJob, JobFunction, job_name, typed_job
+from ...protocol.lane_settings import check_names, check_priority
+from ...protocol.lanes import LaneRules
 from ...protocol.names import check_name
 from ...protocol.parameters import plain_params
 from ...protocol.parts import joined
@@ -176,7 +178,14 @@ class Client:
         """See `Engine.rerun`."""
         run = await self.get_run(run_id)
         return await self.submit(
-            run.job, handle=run.handle, params=run.params, kind=run.kind, lane=run.lane, needs=run.needs
+            run.job,
+            handle=run.handle,
+            params=run.params,
+            kind=run.kind,
+            lane=run.lane,
+            needs=run.needs,
+            priority=run.priority,
+            key=run.key,
         )
 
     async def cancel(self, run_id: str, files: FilesFate = "keep") -> RunRecord:
@@ -278,6 +287,31 @@ class Client:
         if limit is not None:
             check_limit("limit", limit)
         await self._link.ask(wire.SetConcurrency(id=self._link.number(), lane=lane, limit=limit))
+
+    async def pause_lane(self, lane: str) -> None:
+        """See `Engine.pause_lane`."""
+        check_text("lane", lane)
+        await self._link.ask(wire.PauseLane(id=self._link.number(), lane=lane))
+
+    async def resume_lane(self, lane: str) -> None:
+        """See `Engine.resume_lane`."""
+        check_text("lane", lane)
+        await self._link.ask(wire.ResumeLane(id=self._link.number(), lane=lane))
+
+    async def set_lane(self, lane: str, /, **rules: Any) -> LaneRules:
+        """See `Engine.set_lane`."""
+        check_text("lane", lane)
+        check_names(lane, rules)
+        return expected(
+            (await self._link.ask(wire.SetLane(id=self._link.number(), lane=lane, rules=rules))).rules
+        )
+
+    async def set_priority(self, run_id: str, priority: int) -> RunRecord:
+        """See `Engine.set_priority`."""
+        check_text("run_id", run_id)
+        check_priority("priority", priority)
+        ok = await self._link.ask(wire.SetPriority(id=self._link.number(), run_id=run_id, priority=priority))
+        return expected(ok.run)
 
     async def set_max_concurrent(self, limit: int) -> None:
         """See `Engine.set_max_concurrent`."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from ...protocol import commands as wire
 from ...protocol.commandbase import timeout_from_wire
 from ...protocol.errors import Conflict
+from ...protocol.lane_settings import check_names
 from ...protocol.names import check_name, lane_name
 from ...protocol.submission import SubmitOptions, from_wire
 from ...protocol.validation import FilesFate, check_limit, check_text
@@ -93,6 +94,23 @@ async def _set_concurrency(context: Context, command: wire.SetConcurrency) -> No
     await context.engine.set_concurrency(command.lane, limit, by=context.by)
 
 
+async def _pause_lane(context: Context, command: wire.PauseLane) -> None:
+    await context.engine.pause_lane(command.lane, by=context.by)
+
+
+async def _resume_lane(context: Context, command: wire.ResumeLane) -> None:
+    await context.engine.resume_lane(command.lane, by=context.by)
+
+
+async def _set_lane(context: Context, command: wire.SetLane) -> Fields:
+    check_names(command.lane, command.rules)
+    return {"rules": await context.engine.set_lane(command.lane, by=context.by, **command.rules)}
+
+
+async def _set_priority(context: Context, command: wire.SetPriority) -> Fields:
+    return {"run": await context.engine.set_priority(command.run_id, command.priority, by=context.by)}
+
+
 async def _set_max_concurrent(context: Context, command: wire.SetMaxConcurrent) -> None:
     await context.engine.set_max_concurrent(check_limit(*wire.limit_in(command)), by=context.by)
 
@@ -173,6 +191,16 @@ TABLE: tuple[Entry, ...] = (
         wire.SetParams, _OPERATOR, _set_params, Http("PUT", "/api/handles/{handle}/params"), repeatable=True
     ),
     Entry(wire.SetConcurrency, _ADMIN, _set_concurrency, Http("PUT", "/api/lanes/{lane}"), repeatable=True),
+    Entry(wire.PauseLane, _ADMIN, _pause_lane, Http("POST", "/api/lanes/{lane}/pause"), repeatable=True),
+    Entry(wire.ResumeLane, _ADMIN, _resume_lane, Http("POST", "/api/lanes/{lane}/resume"), repeatable=True),
+    Entry(wire.SetLane, _ADMIN, _set_lane, Http("PUT", "/api/lanes/{lane}/rules"), repeatable=True),
+    Entry(
+        wire.SetPriority,
+        _OPERATOR,
+        _set_priority,
+        Http("PUT", "/api/runs/{run_id}/priority"),
+        repeatable=True,
+    ),
     Entry(
         wire.SetMaxConcurrent,
         _ADMIN,

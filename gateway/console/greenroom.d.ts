@@ -169,6 +169,14 @@ export class Client<State extends Projection | null = Projection> {
   setParams(handle: string, params: unknown): Promise<void>;
   /** Limit a lane: 0 pauses it, null leaves only the global limit. */
   setConcurrency(lane: string, limit: number | null): Promise<void>;
+  /** Grant no more slots in a lane; its limit stays as it is. */
+  pauseLane(lane: string): Promise<void>;
+  /** End the pause of a lane. */
+  resumeLane(lane: string): Promise<void>;
+  /** Change rules of a lane; the others stay. Resolves to its rules. */
+  setLane(lane: string, rules: LaneOptions): Promise<LaneRules>;
+  /** Change the priority of a run that has not started; resolves to the run. */
+  setPriority(runId: string, priority: number): Promise<RunRecord>;
   /** Set the global limit. */
   setMaxConcurrent(limit: number): Promise<void>;
   /** Cancel the queued runs of a lane; resolves to their number. */
@@ -283,6 +291,10 @@ export interface RunOptions {
   warnAfter?: number | null;
   /** Labels that an executor must have to execute the run. `flows.start` refuses labels. */
   needs?: readonly string[];
+  /** From -100 to 100; higher ones are first (that of the job, else that of the lane). */
+  priority?: number | null;
+  /** What the lane's fairness and limits per key tell its runs apart by. */
+  key?: string | null;
   /** @deprecated Use `onConflict`. */
   on_conflict?: OnConflict;
   /** @deprecated Use `requestId`. */
@@ -293,6 +305,23 @@ export interface RunOptions {
   run_timeout?: number | null;
   /** @deprecated Use `warnAfter`. */
   warn_after?: number | null;
+}
+
+/** Changes of a lane's rules, for `Client.setLane`; null removes a rule. */
+export interface LaneOptions {
+  /** The path of the parameter by which runs take turns, such as "tenant". */
+  fairBy?: string | null;
+  /** How many runs a key starts in its turn (1). */
+  weights?: Record<string, number>;
+  limitPerKey?: number | null;
+  /** A count per period: "100/min", "5/s", "1/10s". */
+  rate?: string | null;
+  burst?: number;
+  ratePer?: "lane" | "key";
+  /** After how many seconds of waiting a run has gained one step of priority (60); null for never. */
+  age?: number | null;
+  /** The priority of runs for which neither the submission nor the job has one (0). */
+  priority?: number;
 }
 
 /** The options of `Client.submit`. */
@@ -536,6 +565,7 @@ export interface RunChanged {
   handle: string;
   lane: string;
   place?: number;
+  priority?: number;
   waiting_for?: string;
   detached?: boolean;
   interactive?: boolean;
@@ -695,6 +725,8 @@ export interface LaneChanged {
   lane: string;
   limit: number | null;
   generation: number;
+  paused?: boolean;
+  rules?: LaneRules;
 }
 
 /** A handle has a new draft (`params`, if present), or was released from the ended run `freed`. */
@@ -794,12 +826,33 @@ export interface EngineState {
   draining: boolean;
 }
 
+/**
+ * How a lane chooses its next run; absent fields have their defaults.
+ *
+ * `fair_by` is the path of the parameter by which its runs take turns, such as `tenant` or `user.id`; a run
+ * that was submitted with a key has that key instead. `limit_per_key` bounds the executing runs of one key.
+ * `rate_per`: whether the lane has one bucket, or each key its own. `age` is `null` if waiting does not raise
+ * a run's priority. `priority` is that of runs for which neither the submission nor the job has one.
+ */
+export interface LaneRules {
+  fair_by?: string;
+  weights?: Record<string, number>;
+  limit_per_key?: number;
+  rate?: string;
+  burst?: number;
+  rate_per?: "lane" | "key";
+  age?: number | null;
+  priority?: number;
+}
+
 /** A lane. `limit` is `null` if only the global limit applies; `queued` is in order of place. */
 export interface LaneState {
   limit: number | null;
   generation: number;
   executing: string[];
   queued: string[];
+  paused?: boolean;
+  rules?: LaneRules;
 }
 
 /** What a user interface shows for a handle. */
@@ -853,6 +906,7 @@ export interface RunRecord {
   reason: string | null;
   attempt: number;
   place: number | null;
+  placed_at: number | null;
   detached: boolean;
   interactive: boolean;
   streaming: boolean;

@@ -105,6 +105,7 @@ function afterTransition(run, event) {
       reason: event.reason,
       attempt: event.attempt,
       place: event.place,
+      placed_at: null,
       detached: false,
       interactive: false,
       streaming: false,
@@ -157,7 +158,8 @@ function afterChange(run, event) {
   if (isGiven(event.place) && run.status === "suspended") {
     next.waiting_for = "slot"; // the retry is due: the run is queued in its lane again
   }
-  for (const name of ["place", "waiting_for", "detached", "interactive", "streaming", "compacting"]) {
+  if (isGiven(event.place)) next.placed_at = event.at;
+  for (const name of ["place", "priority", "waiting_for", "detached", "interactive", "streaming", "compacting"]) {
     if (isGiven(event[name])) next[name] = event[name];
   }
   return next;
@@ -190,6 +192,8 @@ export class Projection {
     this.#lanes.set("main", newLane(defaultLimit("main")));
     for (const [name, state] of Object.entries(snapshot.lanes)) {
       const lane = newLane(state.limit, state.generation);
+      lane.paused = state.paused ?? false;
+      lane.rules = state.rules ?? {};
       lane.executing = new Set(state.executing);
       lane.queued = new Set(state.queued);
       this.#lanes.set(name, lane);
@@ -233,6 +237,8 @@ export class Projection {
         const lane = this.#lane(event.lane);
         lane.limit = event.limit;
         lane.generation = event.generation;
+        lane.paused = event.paused ?? false;
+        lane.rules = event.rules ?? {};
         return this.#forgetLane(event.lane);
       }
       case "handle_changed": {
@@ -272,6 +278,8 @@ export class Projection {
         generation: lane.generation,
         executing: [...lane.executing].sort(byPlace),
         queued: [...lane.queued].sort(byPlace),
+        ...(lane.paused && { paused: true }),
+        ...(Object.keys(lane.rules).length > 0 && { rules: lane.rules }),
       })),
       handles: mapped(this.#handles, (handle) => ({
         status: handle.status,
@@ -364,7 +372,8 @@ export class Projection {
 
   #forgetLane(name) {
     const lane = this.#lanes.get(name);
-    if (lane.runs === 0 && name !== "main" && lane.generation === 0 && lane.limit === defaultLimit(name)) {
+    const asNew = lane.limit === defaultLimit(name) && lane.generation === 0 && !lane.paused;
+    if (lane.runs === 0 && name !== "main" && asNew && Object.keys(lane.rules).length === 0) {
       this.#lanes.delete(name);
     }
   }
@@ -380,6 +389,8 @@ export class Projection {
 const newLane = (limit, generation = 0) => ({
   limit,
   generation,
+  paused: false,
+  rules: {},
   executing: new Set(),
   queued: new Set(),
   runs: 0,
@@ -510,7 +521,10 @@ const SUBMIT = [
   "deadline",
   "warnAfter",
   "needs",
+  "priority",
+  "key",
 ];
+const RULES = ["fairBy", "weights", "limitPerKey", "rate", "burst", "ratePer", "age", "priority"];
 const TIMEOUTS = ["queueTimeout", "runTimeout", "deadline", "warnAfter"];
 const PAGE = ["limit", "offset"];
 const VERSION = ["version", "status"];
@@ -892,8 +906,8 @@ export class Client {
 
   /** Submit a new run with the job, handle, lane, kind, parameters and needs of another one. */
   async rerun(runId) {
-    const { job, handle, params, kind, lane, needs } = await this.getRun(runId);
-    return this.submit(job, { handle, params, kind, lane, needs });
+    const { job, handle, params, kind, lane, needs, priority, key } = await this.getRun(runId);
+    return this.submit(job, { handle, params, kind, lane, needs, priority, key });
   }
 
   // Where a method takes the id of a run, it also takes a handle, which means the active run of that handle.
@@ -966,6 +980,26 @@ export class Client {
   /** Limit a lane: 0 pauses it, null leaves only the global limit. */
   async setConcurrency(lane, limit) {
     await this.#ask({ type: "set_concurrency", lane, limit });
+  }
+
+  /** Grant no more slots in a lane; its limit stays as it is. */
+  async pauseLane(lane) {
+    await this.#ask({ type: "pause_lane", lane });
+  }
+
+  /** End the pause of a lane. */
+  async resumeLane(lane) {
+    await this.#ask({ type: "resume_lane", lane });
+  }
+
+  /** Change rules of a lane, such as `rate` or `fairBy`; the others stay. Resolves to its rules. */
+  async setLane(lane, rules) {
+    return (await this.#ask({ type: "set_lane", lane, rules: toWire("setLane", rules, RULES) })).rules;
+  }
+
+  /** Change the priority of a run that has not started; resolves to the run. */
+  async setPriority(runId, priority) {
+    return (await this.#ask({ type: "set_priority", run_id: runId, priority })).run;
   }
 
   /** Set the global limit. */

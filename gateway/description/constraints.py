@@ -15,6 +15,8 @@ from ...protocol import commands as wire
 from ...protocol.commandbase import CommandBase
 from ...protocol.flow import commands as flow_wire
 from ...protocol.flow.records import WorkerKind
+from ...protocol.lane_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY, MOST_WEIGHT
+from ...protocol.lanes import RatePer
 from ...protocol.names import MAX_NAME
 from ...protocol.states import Status
 from ...protocol.submission import OnConflict
@@ -87,6 +89,7 @@ _FIELDS: dict[str, Json] = {
     "limit": PAGE,
     "load": {"type": "number", "minimum": 0, "maximum": 1e15},
     "message": VALUE,
+    "priority": {"type": "integer", "minimum": LOWEST_PRIORITY, "maximum": HIGHEST_PRIORITY},
     "name": NAME,
     "needs": {"type": "array", "items": NAME, "maxItems": MAX_LABELS, "uniqueItems": True},
     "offset": LIMIT,
@@ -106,10 +109,21 @@ _FIELDS: dict[str, Json] = {
     "worker_id": TEXT,
 }
 _OF_VERSIONS: dict[str, Json] = {"status": _words("draft", "published")}
+_COUNT: Json = {"type": "integer", "minimum": 1, "maximum": 2**31 - 1}
+_RULES: dict[str, Json] = {
+    "fair_by": {"type": ["string", "null"], "minLength": 1},
+    "weights": {"type": "object", "additionalProperties": _COUNT | {"maximum": MOST_WEIGHT}},
+    "limit_per_key": _COUNT | {"type": ["integer", "null"]},
+    "rate": {"type": ["string", "null"], "description": "A count per period: `100/min`, `5/s`, `1/10s`."},
+    "burst": _COUNT,
+    "rate_per": _words(*get_args(RatePer)),
+    "age": {"type": ["number", "null"], "exclusiveMinimum": 0},
+}
 _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
     wire.Answer: {"key": NAME},
     wire.SetConcurrency: {"limit": LIMIT},
     wire.SetMaxConcurrent: {"limit": LIMIT},
+    wire.SetLane: {"rules": {"type": "object", "properties": _RULES, "additionalProperties": False}},
     wire.ListRuns: {"handle": TEXT, "lane": TEXT, "status": _STATUSES},
     flow_wire.NodeRuns: {"after": LIMIT},
     flow_wire.ListTasks: {"version": TEXT, "status": _STATUSES},

@@ -72,6 +72,8 @@ ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     wire.Answer: ("outcome",),
     wire.Wait: ("run", "ended"),
     wire.GetRun: ("run",),
+    wire.SetPriority: ("run",),
+    wire.SetLane: ("rules",),
     wire.ListRuns: ("runs",),
     wire.History: ("events", "next"),
     wire.GetSnapshot: ("snapshot",),

@@ -194,7 +194,7 @@ def filtering(snapshot: Snapshot, filter: Filter | None) -> Generator[Snapshot |
                 queued += [id for id in lane.queued[start : start + _SLICE] if id in runs]
                 yield None
             executing = [id for id in lane.executing if id in runs]
-            lanes[name] = LaneState(lane.limit, lane.generation, executing, queued)
+            lanes[name] = replace(lane, executing=executing, queued=queued)
     used_lanes, used_handles = {MAIN}, set()
     shown: dict[str, HandleStatus] = {}
     count_queued = 0

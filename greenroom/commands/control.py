@@ -43,6 +43,23 @@ def cancel(server: Server, run: str, files: Any) -> None:
 
 
 @click.command()
+@click.argument("run")
+@click.argument("priority", type=int, metavar="N")
+@for_server
+def priority(server: Server, run: str, priority: int) -> None:
+    """Change the priority of a run that has not started: higher ones are first.
+
+    Priorities are from -100 to 100; 0 is normal.
+
+    \b
+    Example:
+      greenroom priority 01985a3c5f9d7f0e8a6d2b4c6e8f0a1b 10
+    """
+    changed = server.ask(lambda client: client.set_priority(run, priority))
+    echo(server.as_json, changed, f"{changed.id} has priority {changed.priority}.")
+
+
+@click.command()
 @click.argument("run_or_handle")
 @click.argument("message")
 @for_server

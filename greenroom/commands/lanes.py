@@ -1,9 +1,13 @@
-"""`greenroom lanes`: limits of lanes, clear and reset."""
+"""`greenroom lanes`: limits and rules of lanes, pause, clear and reset."""
 
 from __future__ import annotations
 
-import click
+from typing import Any
 
+import click
+from msgspec import to_builtins
+
+from ..protocol.records import LaneState
 from .connection import Server, for_server
 from .output import cancelled, echo, echo_json, table
 
@@ -19,7 +23,7 @@ def _limit(ctx: click.Context, param: click.Parameter, value: str) -> int | None
 
 @click.group()
 def lanes() -> None:
-    """Manage lanes and their concurrency limits.
+    """Manage lanes: their limits and rules.
 
     \b
     Examples:
@@ -43,14 +47,109 @@ def list_(server: Server) -> None:
     if server.as_json:
         for name, lane in state.lanes.items():
             counts = {"executing": len(lane.executing), "queued": len(lane.queued)}
-            echo_json({"lane": name, "limit": lane.limit, "generation": lane.generation} | counts)
+            settings = {"limit": lane.limit, "generation": lane.generation, "paused": lane.paused}
+            echo_json({"lane": name} | settings | counts | {"rules": lane.rules})
         return
     engine = state.engine
-    shown = [("all", str(engine.max_concurrent), str(engine.executing), str(engine.queued))]
+    shown = [("all", str(engine.max_concurrent), str(engine.executing), str(engine.queued), "")]
     for name, lane in state.lanes.items():
         limit = "none" if lane.limit is None else str(lane.limit)
-        shown.append((name, limit, str(len(lane.executing)), str(len(lane.queued))))
-    table(("lane", "limit", "executing", "queued"), shown)
+        rules = described(lane)
+        shown.append((name, limit, str(len(lane.executing)), str(len(lane.queued)), rules))
+    table(("lane", "limit", "executing", "queued", "rules"), shown)
+
+
+def described(lane: LaneState) -> str:
+    """The rules of a lane that are not the defaults, and whether it is paused."""
+    rules = to_builtins(lane.rules)
+    found = [f"{name}={_written(value)}" for name, value in rules.items()]
+    return ", ".join(["paused", *found] if lane.paused else found)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{weight}" for key, weight in value.items())
+    return "none" if value is None else str(value)
+
+
+@lanes.command()
+@click.argument("lane")
+@for_server
+def pause(server: Server, lane: str) -> None:
+    """Start no more runs in a lane. Its limit stays as it is, and executing runs continue.
+
+    \b
+    Example:
+      greenroom lanes pause images
+    """
+    server.ask(lambda client: client.pause_lane(lane))
+    echo(server.as_json, {"lane": lane, "paused": True}, f"{lane}: paused.")
+
+
+@lanes.command()
+@click.argument("lane")
+@for_server
+def resume(server: Server, lane: str) -> None:
+    """Start runs again in a paused lane.
+
+    \b
+    Example:
+      greenroom lanes resume images
+    """
+    server.ask(lambda client: client.resume_lane(lane))
+    echo(server.as_json, {"lane": lane, "paused": False}, f"{lane}: resumed.")
+
+
+@lanes.command()
+@click.argument("lane")
+@click.option("--fair-by", metavar="PATH", help="Runs take turns by this parameter; `none` for no turns.")
+@click.option(
+    "--weight", "weights", multiple=True, metavar="KEY=N", help="Runs that a key starts in its turn."
+)
+@click.option("--limit-per-key", metavar="N", help="The executing runs of one key; `none` for no limit.")
+@click.option("--rate", metavar="N/TIME", help="Runs per period, such as 100/min or 5/s; `none` for no rate.")
+@click.option(
+    "--burst", type=click.IntRange(1), metavar="N", help="Runs that can start at once within the rate."
+)
+@click.option("--rate-per", type=click.Choice(["lane", "key"]), help="What the rate applies to.")
+@click.option(
+    "--age", metavar="SECONDS", help="The wait that raises a run's priority by 1; `none` for never."
+)
+@click.option("--priority", type=int, metavar="N", help="The priority of runs without one of their own.")
+@for_server
+def rules(server: Server, lane: str, weights: tuple[str, ...], **options: Any) -> None:
+    """Show or change the rules by which a lane chooses its next run. Rules that are not given stay.
+
+    \b
+    Examples:
+      greenroom lanes rules images --fair-by tenant --weight gold=3
+      greenroom lanes rules images --rate 100/min --burst 10
+      greenroom lanes rules images --rate none
+    """
+    changes = {name: _rule(name, value) for name, value in options.items() if value is not None}
+    if weights:
+        changes["weights"] = dict(_weight(pair) for pair in weights)
+    changed = server.ask(lambda client: client.set_lane(lane, **changes))
+    text = described(LaneState(None, 0, [], [], rules=changed)) or "no rules"
+    echo(server.as_json, {"lane": lane, "rules": changed}, f"{lane}: {text}.")
+
+
+def _rule(name: str, value: Any) -> Any:
+    if value == "none" and name in ("fair_by", "limit_per_key", "rate", "age"):
+        return None
+    if name in ("limit_per_key", "age"):
+        try:
+            return int(value) if name == "limit_per_key" else float(value)
+        except ValueError:
+            raise click.BadParameter(f"{value!r} is not a number: use a number, or none") from None
+    return value
+
+
+def _weight(pair: str) -> tuple[str, int]:
+    key, _, weight = pair.rpartition("=")
+    if not key or not weight.isdecimal():
+        raise click.BadParameter(f"{pair!r} is not a weight: use KEY=N, such as gold=3")
+    return key, int(weight)
 
 
 @lanes.command("set")
@@ -58,7 +157,7 @@ def list_(server: Server) -> None:
 @click.argument("limit", callback=_limit, metavar="N")
 @for_server
 def set_(server: Server, lane: str, limit: int | None) -> None:
-    """Set the limit of a lane: 0 pauses the lane, `none` leaves only the global limit.
+    """Set the limit of a lane: with 0, no run starts; `none` leaves only the global limit.
 
     The limit is effective immediately. Raising it starts queued runs; lowering it interrupts no run.
 

@@ -32,6 +32,8 @@ _SUBMISSION = [
         show_default=True,
         help="What to do if the handle has an active run.",
     ),
+    click.option("--priority", type=int, metavar="N", help="From -100 to 100; higher ones are first."),
+    click.option("--key", metavar="KEY", help="The key for the lane's fairness, limits per key and rates."),
     click.option("--request-id", metavar="ID", help="Two submissions with the same id create one run."),
     click.option("--queue-timeout", type=Timeout(), metavar="TIME", help="The longest wait for a slot."),
     click.option(

@@ -17,6 +17,7 @@ from ..actors.engine.retention import Keep
 from ..actors.workers.networks import Networks
 from ..persistence.addresses import parse_addresses
 from ..protocol.errors import GreenroomError
+from ..protocol.lane_settings import LaneSettings, read_lane
 from ..protocol.names import check_name, lane_name
 from ..protocol.structuring import Several
 from ..protocol.values import shown
@@ -129,26 +130,40 @@ def _read_store(value: Any) -> str | tuple[str, ...]:
     return value if isinstance(value, str) else tuple(value)
 
 
-def _read_lanes(value: Any) -> dict[str, int | None]:
+def _read_lanes(value: Any) -> dict[str, LaneSettings]:
     if isinstance(value, str):
         value = dict(_pair(part) for part in value.split(",") if part.strip())
     if not isinstance(value, Mapping):
         raise ValueError(f"must be a table of limits, as in {{ images = 2 }} (got {shown(value)})")
-    limits: dict[str, int | None] = {}
+    lanes: dict[str, LaneSettings] = {}
     faults: dict[str, str] = {}
-    for name, limit in value.items():
+    for name, settings in value.items():
         try:
             lane = check_name("lane", lane_name(name))
         except GreenroomError as error:
             faults[name] = f"is not a valid lane name: {error.message}"
             continue
         try:
-            limits[lane] = None if limit == _NONE else whole(0).read(limit)
+            lanes[lane] = _read_lane(lane, settings)
         except ValueError as error:
-            faults[name] = f'{error}, or "none" for only the global limit'
+            faults[name] = str(error)
+        except GreenroomError as error:
+            faults[name] = f"is not valid: {error.message}"
     if faults:
         raise Several(((name,), text) for name, text in faults.items())
-    return limits
+    return lanes
+
+
+def _read_lane(lane: str, settings: Any) -> LaneSettings:
+    """Check a limit, or a table of a limit and rules; `none` is written for what a rule or a limit lacks."""
+    if isinstance(settings, Mapping):
+        table = {name: None if value == _NONE else value for name, value in settings.items()}
+        read_lane(lane, table)
+        return table
+    try:
+        return None if settings == _NONE else whole(0).read(settings)
+    except ValueError as error:
+        raise ValueError(f'{error}, or "none" for only the global limit, or a table of rules') from None
 
 
 def _pair(text: str) -> tuple[str, Any]:

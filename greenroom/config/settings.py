@@ -11,6 +11,7 @@ import attrs
 
 from ..actors.engine.retention import Keep
 from ..gateway.config import GatewayConfig
+from ..protocol.lane_settings import LaneSettings
 from .logs import LogsConfig
 
 DEFAULT_STORE = "sqlite:///greenroom.db"
@@ -26,8 +27,8 @@ class EngineConfig:
     """The address of the store, or several addresses of one server, primary first."""
     max_concurrent: int | None = None
     """The maximum number of runs that execute at the same time. Default: the stored limit, initially 3."""
-    lanes: Mapping[str, int | None] = attrs.field(factory=dict)
-    """The limits of lanes; `"none"` means only the global limit."""
+    lanes: Mapping[str, LaneSettings] = attrs.field(factory=dict)
+    """The limits of lanes, or tables of limits and rules; `"none"` means only the global limit."""
     data_dir: str = "data"
     """The folder in which runs write their files."""
     runs_dir: str | None = None

@@ -30,6 +30,7 @@ def _terms(job: Job) -> JobTerms:
         cancel=job.cancel,
         accepts=job.accepts,
         needs=job.needs,
+        priority=job.priority,
     )
 
 

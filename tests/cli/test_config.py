@@ -160,9 +160,9 @@ format = "xml"
         'greenroom.toml:5: engine.shutdown_timeout must be a duration, in seconds or like "90m", "12h", '
         '"30d" (got "soon")',
         "greenroom.toml:6: engine.lanes.images must be an integer, 0 or more (got -1), "
-        'or "none" for only the global limit',
+        'or "none" for only the global limit, or a table of rules',
         'greenroom.toml:6: engine.lanes.video must be an integer, 0 or more (got "many"), '
-        'or "none" for only the global limit',
+        'or "none" for only the global limit, or a table of rules',
         "greenroom.toml:9: engine.keep_runs.count must be an integer, 0 or more (got true)",
         "greenroom.toml:10: engine.keep_runs.years is unknown: expected count or age",
         "greenroom.toml:13: gateway.port must be an integer between 0 and 65535 (got 65536)",

@@ -130,7 +130,7 @@ REFUSED = {
     "submit('x', { request_ID: 'x' })": 'submit: unknown option "request_ID"; did you mean requestId?',
     "submit('x', { constructor: 'x' })": (
         'submit: unknown option "constructor"; known options: handle, params, kind, lane, onConflict, '
-        "requestId, queueTimeout, runTimeout, deadline, warnAfter, needs"
+        "requestId, queueTimeout, runTimeout, deadline, warnAfter, needs, priority, key"
     ),
     "submit('x', { requestId: 'x', request_id: 'y' })": (
         "submit: requestId and request_id are the same option and have different values; pass only requestId"

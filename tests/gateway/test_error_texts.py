@@ -51,6 +51,8 @@ GOOD: dict[str, Any] = {
     "services": ["s"],
     "url": "http://127.0.0.1:9",
     "item_id": "i",
+    "rules": {},
+    "priority": 1,
 }
 """Valid values for required fields of a command when another field is wrong."""
 TASKS_GOOD: dict[str, Any] = {

@@ -24,10 +24,16 @@ class Desk:
         self.now = 0.0
         self.commits = True  # whether changes are committed immediately
         self.itself: list[Any] = []  # messages from helper tasks to the supervisor
-        self.machine = SupervisorMachine(max_pending, self.itself.append, local_jobs)
+        self.machine = SupervisorMachine(
+            max_pending, self.itself.append, local_jobs, lambda: 1_000_000 + self.now
+        )
         self.machine.order.limit = limit
         self.decided: list[tuple[str, str, Any]] = []  # in the last turn
         self.replies: dict[str, Reply[Any]] = {}
+
+    def wall(self) -> float:
+        """The wall clock."""
+        return 1_000_000 + self.now
 
     def turn(self, *messages: Any) -> list[str]:
         """A turn with these messages; returns the changes that it has committed, in order."""

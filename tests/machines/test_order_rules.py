@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from greenroom.actors.scheduling.order import Order, Slot
-from greenroom.protocol.lanes import LaneRules, key_of, rank
+from greenroom.actors.scheduling.order import Order
+from greenroom.protocol.lanes import LaneRules, rank
 
 LANES = ("a", "b")
 KEYS = (None, "x", "y", "z")

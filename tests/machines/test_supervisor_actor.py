@@ -32,7 +32,9 @@ class Directory:
 
 def actor(limit: int) -> tuple[Supervisor, Directory, list[Any]]:
     directory, spawned = Directory(), []
-    supervisor = Supervisor(max_pending=9, directory=directory, spawn=spawned.append, local_jobs=jobs)  # type: ignore[arg-type]
+    supervisor = Supervisor(
+        max_pending=9, directory=directory, spawn=spawned.append, local_jobs=jobs, clock=trio.current_time
+    )  # type: ignore[arg-type]
     supervisor.machine.order.limit = limit
     return supervisor, directory, spawned
 

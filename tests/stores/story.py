@@ -186,8 +186,8 @@ def every_kind(run: str) -> list[Event]:
     ]
 
 
-def lane_changed(lane: str, limit: int | None, generation: int = 0) -> LaneChanged:
-    return LaneChanged(seq=0, at=0, by="test", lane=lane, limit=limit, generation=generation)
+def lane_changed(lane: str, limit: int | None, generation: int = 0, **fields: Any) -> LaneChanged:
+    return LaneChanged(seq=0, at=0, by="test", lane=lane, limit=limit, generation=generation, **fields)
 
 
 def draft(handle: str, params: Any) -> HandleChanged:

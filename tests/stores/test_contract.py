@@ -23,6 +23,7 @@ from greenroom.persistence.store import (
     RunQuery,
     RunWrite,
     StoredInterrupt,
+    StoredLane,
     StoredRequest,
     StoredRun,
     Terms,
@@ -125,7 +126,7 @@ async def test_a_pending_run_is_read_back_with_all_its_data(place: Place) -> Non
     assert stored.requests == [StoredRequest("once", "r1", "f" * 32, None)]
     assert (pending.record.executor, pending.record.fence) == ("gpu-1", 4)
     assert stored.executors == {"gpu-1": ExecutorState("draining", 4, ("gpu", "big"), ("job", "other"))}
-    assert stored.lanes == {"uploads": (2, 1)}
+    assert stored.lanes == {"uploads": StoredLane(2, 1)}
     assert stored.drafts == {"alice": {"draft": 1}}
     assert (stored.max_concurrent, stored.draining, stored.last_place) == (5, True, 7)
     await store.close()
@@ -358,7 +359,7 @@ async def test_the_last_of_several_changes_of_a_lane_a_draft_or_the_engine_is_st
         )
     store = place.store()
     stored = await store.open("", 1, NOW)
-    assert stored.lanes == {"a": (0, 2), "b": (None, 0)}
+    assert stored.lanes == {"a": StoredLane(0, 2), "b": StoredLane(None, 0)}
     assert stored.drafts == {"h": {"n": 3}}
     assert (stored.max_concurrent, stored.draining) == (6, False)
     await store.close()
@@ -587,7 +588,7 @@ async def test_every_name_and_text_is_read_back_unchanged(place: Place, text: st
     stored = await store.open("", 1, NOW)
     [pending] = stored.pending
     assert (pending.record, pending.files) == (story.runs["r1"], [text])
-    assert stored.lanes == {text: (1, 0)}
+    assert stored.lanes == {text: StoredLane(1, 0)}
     assert stored.drafts == {text: {text: text}}
     assert [request.request_id for request in stored.requests] == [text]
     story = Story(store, stored)
@@ -623,7 +624,7 @@ async def test_different_names_are_distinguished(place: Place, one: str, other: 
         await story.tell(lane_changed(one, 3))
     store = place.store()
     stored = await store.open("", 1, NOW)
-    assert stored.lanes == {one: (3, 0), other: (2, 0)}
+    assert stored.lanes == {one: StoredLane(3, 0), other: StoredLane(2, 0)}
     assert stored.drafts == {one: 1, other: 2}
     assert {request.request_id: request.run for request in stored.requests} == {one: "r1", other: "r2"}
     assert [run.id for run in await store.runs(RunQuery(handle=one))] == ["r1"]

@@ -20,7 +20,7 @@ from greenroom.persistence.flows import FlowRow, FlowRunQuery, FlowState, Stored
 from greenroom.persistence.migrating import check, current, differences, upgrade
 from greenroom.persistence.migrations import v1_initial
 from greenroom.persistence.sqlstore import SqlStore
-from greenroom.persistence.store import DeletionOwed, FileFinished, FileGivenUp, StoredRequest
+from greenroom.persistence.store import DeletionOwed, FileFinished, FileGivenUp, StoredLane, StoredRequest
 from greenroom.protocol.states import Status
 from tests.servers import Server
 
@@ -31,6 +31,7 @@ NEW_TABLES = {
     *("flows", "flow_versions", "flow_runs", "node_runs", "workers"),
     *("deaths", "leases"),
     *("executors", "deletions"),
+    "buckets",
 }
 
 
@@ -73,7 +74,7 @@ async def it_goes_on(url: str) -> None:
     stored = await store.open("", 1, NOW)
     assert (stored.epoch, stored.last_seq, stored.last_place) == ("0123456789abcdef", 18, 8)
     assert (stored.max_concurrent, stored.draining) == (5, True)
-    assert (stored.lanes, stored.drafts) == ({"uploads": (2, 1)}, {"alice": {"draft": 1}})
+    assert (stored.lanes, stored.drafts) == ({"uploads": StoredLane(2, 1)}, {"alice": {"draft": 1}})
     assert [run.id for run in stored.ended] == ["r0"]
     suspended, queued = stored.pending
     assert (suspended.record.id, suspended.record.status) == ("r1", Status.SUSPENDED)
