@@ -12,7 +12,7 @@ import trio
 from greenroom import open_engine
 from greenroom.protocol.states import Status
 
-from . import aio, before, cluster, executors, flows, gateway, memory, store
+from . import aio, before, cluster, executors, flows, gateway, memory, order, store
 from .bare import Floor, RecordingStore, fill, statements_of
 from .figures import Figure, as_json, as_lines
 from .versions import NoHistory, lay_out_commit
@@ -53,6 +53,8 @@ CLUSTER = {
     "COMMANDS": 20,
     "ROUNDS": 1,
 }
+
+ORDER = {"QUEUED": 40, "KEYS": 5, "ROUNDS": 1, "CLIENTS": 5}
 
 BEFORE = {
     "RUNS": 20,
@@ -139,6 +141,11 @@ def test_the_executors_benchmark_reports_the_same_as_a_table_and_as_json(monkeyp
 
 @pytest.mark.long("GREENROOM_CHAOS")
 @pytest.mark.usefixtures("_level")
+def test_the_order_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
+    figures = figures_in_small(order, ORDER, monkeypatch)
+    assert_same_reports("order", figures)
+
+
 def test_the_cluster_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(cluster, CLUSTER, monkeypatch)
     assert_same_reports("cluster", figures)

@@ -17,8 +17,8 @@ from greenroom.persistence.store import (
     FilesDoomed,
     MessagesTaken,
     Stored,
-    StoredLane,
     StoredInterrupt,
+    StoredLane,
     StoredRun,
     Terms,
 )
