@@ -1,7 +1,8 @@
 """The options of a submission, by an application, a client, a body that calls a child, or the command line.
 
 Callers pass keyword arguments (`SubmitKeywords` is their type), the engine passes on one `SubmitOptions`, and
-the wire has a `SubmitCommand`. A new option must be added to all three.
+the wire has a `SubmitCommand`, or a `NewRun` for each run of a batch (`batches.py`). A new option must be
+added to all four.
 """
 
 from __future__ import annotations
@@ -120,12 +121,29 @@ class SubmitCommand(CommandBase, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
 
 
+class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One run of a batch: the fields of a `submit`, without its `id` and `type`."""
+
+    job: str
+    handle: str
+    params: Any = None
+    kind: str = "start"
+    lane: str | None = None
+    on_conflict: str = "reject"
+    request_id: str | None = None
+    queue_timeout: Timeout = None
+    run_timeout: Timeout = None
+    deadline: Timeout = None
+    warn_after: Timeout = None
+    needs: tuple[str, ...] = ()
+
+
 _UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
 _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 
-def from_wire(command: SubmitCommand) -> SubmitKeywords:
-    """Return the options of a command; the engine checks them."""
+def from_wire(command: SubmitCommand | NewRun) -> SubmitKeywords:
+    """Return the options of a command, or of a run of a batch; the engine checks them."""
     options = {name: getattr(command, name) for name in (*_UNCHANGED, "needs")}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
     return cast(SubmitKeywords, options)

@@ -14,13 +14,14 @@ import msgspec
 import trio
 
 from ...persistence.store import Memo, Terms
-from ...protocol.errors import Conflict, Invalid, Unavailable
+from ...protocol.batches import Refusals
+from ...protocol.errors import Conflict, GreenroomError, Invalid, Unavailable
 from ...protocol.fold import Projection
 from ...protocol.jobs import AnyJob
 from ...protocol.names import check_name, lane_name
 from ...protocol.parameters import plain_params
 from ...protocol.records import RunRecord
-from ...protocol.submission import SubmitOptions
+from ...protocol.submission import OnConflict, SubmitOptions
 from ...protocol.validation import check_needs, check_seconds
 from ...protocol.values import json_value, shown
 from ..actor import Actor
@@ -28,7 +29,7 @@ from ..channel import Reply
 from ..jobs import Job, Jobs
 from ..journal.journal import Journal
 from ..journal.messages import Look, WatchEnd
-from ..messages import Accepted, FindRequest, Submission, Submit
+from ..messages import Accepted, FindRequest, Submission, Submit, SubmitMany
 from ..scheduling.supervisor import Supervisor
 
 T = TypeVar("T")
@@ -156,6 +157,42 @@ class EntryPoint:
     ) -> tuple[Accepted, Reply[RunRecord | None]]:
         """Submit a run. Returns when it is committed, with the reply that its end will set."""
         check_name("by", caller.by)
+        submission = await self._submission(options, caller)
+        accepted: Accepted = await self.ask(Submit(submission, options.on_conflict, Reply()))
+        return accepted, accepted.ended or submission.ended
+
+    async def submit_many(
+        self,
+        runs: Sequence[T],
+        options_of: Callable[[T], SubmitOptions],
+        caller: Caller,
+        *,
+        all_or_nothing: bool,
+    ) -> list[Accepted | GreenroomError]:
+        """Submit runs together; `options_of` returns the options of one, or raises its error.
+
+        Returns the outcome of each when they are committed; `ended` of an accepted one is set at its end.
+        Like `submit`, it has no checkpoint before the supervisor has received the runs, except for flows.
+        """
+        check_name("by", caller.by)
+        refusals: Refusals[Accepted] = Refusals(all_or_nothing)
+        submissions: list[Submission] = []
+        on_conflicts: list[OnConflict] = []
+        for index, run in enumerate(runs):
+            try:
+                options = options_of(run)
+                submissions.append(await self._submission(options, caller))
+                on_conflicts.append(options.on_conflict)
+            except GreenroomError as error:
+                refusals.add(index, error)
+        if not submissions:
+            await trio.lowlevel.checkpoint()
+            return refusals.merged([])
+        message = SubmitMany(submissions, on_conflicts, all_or_nothing, Reply())
+        return refusals.merged(await self.ask(message))
+
+    async def _submission(self, options: SubmitOptions, caller: Caller) -> Submission:
+        """Check the options of a submission."""
         registered = self._jobs.get(options.job)
         id, handle = self._ids(), options.handle
         if handle is None and registered.special is not None:
@@ -187,8 +224,7 @@ class EntryPoint:
             ancestors=caller.ancestors,
             announced=registered.terms,
         )
-        ended: Reply[RunRecord | None] = Reply()
-        submission = Submission(
+        return Submission(
             id=id,
             job=registered,
             handle=handle,
@@ -200,11 +236,9 @@ class EntryPoint:
             by=caller.by,
             created_at=trio.current_time(),
             on_wait=options.on_wait,
-            ended=ended,
+            ended=Reply(),
             memos=memos,
         )
-        accepted: Accepted = await self.ask(Submit(submission, options.on_conflict, Reply()))
-        return accepted, accepted.ended or ended
 
     def _lane(self, job: Job, options: SubmitOptions) -> str:
         return job.lane if options.lane is None else check_name("lane", lane_name(options.lane))
@@ -230,8 +264,9 @@ def _needs(job: Job, needs: Sequence[str]) -> tuple[str, ...]:
 
 
 def _limit(what: str, given: float | None, default: float) -> float | None:
-    seconds = default if given is None else check_seconds(what, given, default)
-    return None if seconds == math.inf else seconds
+    if given is not None:
+        default = check_seconds(what, given, default)
+    return None if default == math.inf else default
 
 
 def _fingerprint(options: SubmitOptions, lane: str, params: Any) -> str:

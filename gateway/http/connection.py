@@ -168,7 +168,7 @@ class Http:
             self._check_body(request, route)
             body = await self._requests.body()
             self._check_token()
-        call = Call(shared, caller, request, names, body)
+        call = Call(shared, caller, request, names, body, self._rate)
         return await (self._wait_for(route, call) if route.waits else route.run(call))
 
     def _caller(self, route: Route, request: Request) -> Caller:

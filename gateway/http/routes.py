@@ -20,6 +20,7 @@ from ...protocol.values import shown
 from ..auth.tokens import Caller, Role
 from ..commands.entries import Entry
 from ..commands.table import TABLE
+from ..limits import Rate, check_rate_of_runs
 from ..shared import Shared
 from ..tasks.calls import TABLE as TASK_CALLS
 from ..tasks.calls import TaskCall
@@ -40,6 +41,8 @@ class Call:
     request: Request
     names: dict[str, str]
     body: bytes
+    rate: Rate
+    """The requests of the connection."""
 
 
 @attrs.frozen
@@ -71,6 +74,7 @@ async def _command(entry: Entry, call: Call) -> Response:
     http = entry.http
     assert http is not None, "an entry without `http` has no route"
     command, given_names = _command_in(entry, call)
+    check_rate_of_runs(call.rate, call.shared.limits, command)
     try:
         fields = await call.shared.execute(entry, call.caller, command)
     except Invalid as error:
