@@ -84,7 +84,7 @@ def check_rate_of_runs(rate: Rate, limits: Limits, command: Any) -> None:
     after = rate.take_more(limits.rate, limits.burst, len(command.runs) - 1)
     if after:
         raise RateLimited(
-            f"rate limit exceeded: at most {limits.rate:g} messages per second, and each run of a batch counts "
-            f"(got {len(command.runs)} runs): retry in {after:.3g} seconds, or submit fewer runs together",
+            f"rate limit exceeded: at most {limits.rate:g} messages per second, and each run of a batch "
+            f"counts (got {len(command.runs)}): retry in {after:.3g} seconds, or submit fewer runs together",
             retry_after=round(after, 3),
         )
