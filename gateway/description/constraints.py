@@ -12,12 +12,13 @@ from typing import Any, get_args
 import msgspec
 
 from ...protocol import commands as wire
+from ...protocol.batches import MAX_RUNS
 from ...protocol.commandbase import CommandBase
 from ...protocol.flow import commands as flow_wire
 from ...protocol.flow.records import WorkerKind
 from ...protocol.names import MAX_NAME
 from ...protocol.states import Status
-from ...protocol.submission import OnConflict
+from ...protocol.submission import NewRun, OnConflict
 from ...protocol.validation import HIGHEST_SEQ, LONGEST_POLL, MAX_LABELS, MAX_SERVICES, FilesFate
 from ..tasks.forms import STATUSES
 from ..tasks.input import (
@@ -29,7 +30,7 @@ from ..tasks.input import (
     PollQueue,
     RegisterWorker,
 )
-from .schemas import Json, properties
+from .schemas import Json, properties, ref
 
 _HIGHEST = 2**31 - 1
 
@@ -107,6 +108,7 @@ _FIELDS: dict[str, Json] = {
 }
 _OF_VERSIONS: dict[str, Json] = {"status": _words("draft", "published")}
 _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
+    wire.SubmitMany: {"runs": {"type": "array", "items": ref(NewRun.__name__), "maxItems": MAX_RUNS}},
     wire.Answer: {"key": NAME},
     wire.SetConcurrency: {"limit": LIMIT},
     wire.SetMaxConcurrent: {"limit": LIMIT},
