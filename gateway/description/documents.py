@@ -16,8 +16,8 @@ from typing import get_args
 import msgspec
 
 from ...protocol import commands as wire
-from ...protocol.codec import CODECS
 from ...protocol.batches import Submitted
+from ...protocol.codec import CODECS
 from ...protocol.commandbase import CommandBase
 from ...protocol.errors import BY_CODE
 from ...protocol.events import Event, Filter

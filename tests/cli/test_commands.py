@@ -138,9 +138,10 @@ def test_one_refused_run_of_a_file_refuses_all_unless_each_is_submitted(
 
 
 def test_a_line_that_is_no_run_is_named(tmp_path: Path):
+    unknown = 'line 2: run: object contains unknown field handel: did you mean "handle"?'
     wrong = {
         "{": "line 2 is not valid JSON: unexpected end of input",
-        '{"job": "quick", "handel": "a"}': 'line 2: run: object contains unknown field handel: did you mean "handle"?',
+        '{"job": "quick", "handel": "a"}': unknown,
         '{"job": "quick", "handle": 1}': "line 2: handle: expected string, got integer",
     }
     for line, message in wrong.items():

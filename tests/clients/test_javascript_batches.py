@@ -52,7 +52,8 @@ async def test_a_batch_that_is_sent_again_after_a_lost_connection_is_carried_out
         const tickets = await client.submitMany(runs);
         const { queued, executing } = (await client.snapshot()).lanes.main;
         client.close();
-        answer([tickets.map((ticket) => ticket.joined), tickets.map(({ id }) => id), [...executing, ...queued]]);
+        const ids = tickets.map(({ id }) => id);
+        answer([tickets.map((ticket) => ticket.joined), ids, [...executing, ...queued]]);
     """
     async with serving() as (engine, gateway, _), proxy(gateway.port) as between:
         found: list[Any] = []
