@@ -12,7 +12,7 @@ import trio
 from greenroom import open_engine
 from greenroom.protocol.states import Status
 
-from . import aio, before, cluster, executors, flows, gateway, memory, store
+from . import aio, batches, before, cluster, executors, flows, gateway, memory, store
 from .bare import Floor, RecordingStore, fill, statements_of
 from .figures import Figure, as_json, as_lines
 from .versions import NoHistory, lay_out_commit
@@ -53,6 +53,8 @@ CLUSTER = {
     "COMMANDS": 20,
     "ROUNDS": 1,
 }
+
+BATCHES = {"RUNS": 20, "CLIENTS": 2, "ROUNDS": 1}
 
 BEFORE = {
     "RUNS": 20,
@@ -143,6 +145,13 @@ def test_the_cluster_benchmark_reports_the_same_as_a_table_and_as_json(monkeypat
     figures = figures_in_small(cluster, CLUSTER, monkeypatch)
     assert_same_reports("cluster", figures)
     assert sum(figure.passed is not None for figure in figures) == 4
+
+
+@pytest.mark.usefixtures("_level")
+def test_the_batches_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
+    figures = figures_in_small(batches, BATCHES, monkeypatch)
+    assert_same_reports("batches", figures)
+    assert sum(figure.passed is not None for figure in figures) == 3
 
 
 @pytest.mark.usefixtures("_level")

@@ -1,0 +1,120 @@
+"""Batches, compared with the same runs as single submits: embedded, on SQLite, and over a WebSocket.
+
+The runs are only queued, because execution costs the same in both cases. Single submits are all made at once,
+each by its own task; in addition, by a few clients that submit one run after the other. The compared programs
+alternate in one execution, and the ratios are medians of the ratios of all rounds. Time is elapsed time, from
+the first submit to the last reply. The client of the WebSocket does not follow the events; client and server
+have a process each.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import trio
+
+from greenroom import connect, open_engine
+from greenroom.gateway.client import RunEngine
+
+from .figures import Figure
+from .memory import jobs
+from .processes import Program
+
+RUNS = 10_000
+CLIENTS = 100
+ROUNDS = 5
+
+QUICK = {"ROUNDS": 3}
+
+Load = Callable[[RunEngine], Awaitable[object]]
+
+
+def measure() -> Iterator[Figure]:
+    """All figures."""
+    logging.getLogger("greenroom").setLevel(logging.ERROR)
+    yield from compare("in memory", lambda load: trio.run(embedded, "memory:", load))
+    yield from compare("SQLite", durable)
+    yield from compare("over a WebSocket, in memory", over_websocket)
+
+
+def compare(where: str, take: Callable[[Load], float]) -> Iterator[Figure]:
+    """The rates of a batch and of single submits, and their ratio. `take` returns the seconds of a load."""
+    took: dict[str, list[float]] = {"batch": [], "at once": [], "clients": []}
+    loads: list[tuple[str, Load]] = [("batch", together), ("at once", at_once), ("clients", by_clients)]
+    for number in range(ROUNDS):
+        for name, load in loads if number % 2 else reversed(loads):  # so that no side is always the first
+            took[name].append(take(load))
+
+    def rate(name: str, what: str) -> Figure:
+        return Figure(f"{where}: {what}", RUNS / median(took[name]), "runs/s")
+
+    def ratio(name: str) -> float:
+        return median(single / batch for single, batch in zip(took[name], took["batch"], strict=True))
+
+    yield rate("batch", f"{RUNS:,} in one call")
+    yield rate("at once", f"{RUNS:,} single submits at once")
+    yield rate("clients", f"single submits by {CLIENTS} clients")
+    yield Figure(f"{where}: one call / single submits at once", ratio("at once"), "", ">=", 3)
+    yield Figure(f"{where}: one call / single submits by {CLIENTS} clients", ratio("clients"), "")
+
+
+async def embedded(store: str, load: Load) -> float:
+    async with open_engine(jobs, store=store, max_concurrent=0) as engine:
+        return await seconds(engine, load)
+
+
+def durable(load: Load) -> float:
+    with tempfile.TemporaryDirectory(prefix="greenroom-") as folder:
+        return trio.run(embedded, f"sqlite:///{Path(folder)}/engine.db", load)
+
+
+def over_websocket(load: Load) -> float:
+    with Program("serving", "memory:") as server:
+        return trio.run(of_client, f"ws://127.0.0.1:{server.port}", load)
+
+
+async def of_client(url: str, load: Load) -> float:
+    async with connect(url, follow=False) as client:
+        await client.set_max_concurrent(0)
+        return await seconds(client, load)
+
+
+async def seconds(engine: RunEngine, load: Load) -> float:
+    await engine.submit_many(runs("first", 2))  # create what is created only once
+    gc.collect()
+    start = time.perf_counter()
+    await load(engine)
+    return time.perf_counter() - start
+
+
+def runs(name: str, count: int) -> Any:
+    return [{"job": "nothing", "handle": f"{name} {number}"} for number in range(count)]
+
+
+async def together(engine: RunEngine) -> None:
+    await engine.submit_many(runs("then", RUNS))
+
+
+async def at_once(engine: RunEngine) -> None:
+    await submit_by(engine, RUNS)
+
+
+async def by_clients(engine: RunEngine) -> None:
+    await submit_by(engine, CLIENTS)
+
+
+async def submit_by(engine: RunEngine, clients: int) -> None:
+    async def client(first: int) -> None:
+        for number in range(first, RUNS, clients):
+            await engine.submit("nothing", handle=f"then {number}")
+
+    async with trio.open_nursery() as nursery:
+        for first in range(clients):
+            nursery.start_soon(client, first)
