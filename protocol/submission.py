@@ -23,6 +23,9 @@ OnConflict = Literal["reject", "queue", "replace", "join"]
 """What to do if the handle is busy."""
 _ON_CONFLICT = get_args(OnConflict)
 
+WARN_AFTER = 2
+"""Seconds after which the engine reports that a run waits, unless its submission says otherwise."""
+
 OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
 """Called with the seconds that a run has waited, the number of runs ahead, and the ids that block it."""
 
@@ -73,9 +76,19 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     queue_timeout: float | None = None
     run_timeout: float | None = None
     deadline: float | None = None
-    warn_after: float | None = 2
+    warn_after: float | None = WARN_AFTER
     needs: Sequence[str] = ()
     on_wait: OnWait | None = None
+
+    @property
+    def has_usual_times(self) -> bool:
+        """Whether all times are those of the job."""
+        return (
+            self.queue_timeout is None
+            and self.run_timeout is None
+            and self.deadline is None
+            and self.warn_after == WARN_AFTER
+        )
 
     def check(self) -> None:
         """Raise `Invalid` for a bad option. Job, handle, lane, parameters and times are checked elsewhere."""

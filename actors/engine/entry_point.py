@@ -21,7 +21,7 @@ from ...protocol.jobs import AnyJob
 from ...protocol.names import check_name, lane_name
 from ...protocol.parameters import plain_params
 from ...protocol.records import RunRecord
-from ...protocol.submission import OnConflict, SubmitOptions
+from ...protocol.submission import WARN_AFTER, OnConflict, SubmitOptions
 from ...protocol.validation import check_needs, check_seconds
 from ...protocol.values import json_value, shown
 from ..actor import Actor
@@ -213,17 +213,10 @@ class EntryPoint:
         if registered.special is not None:
             prepared = await registered.special.prepare(id, plain, self.ask)
             plain, memos = prepared.params, prepared.memos
-        terms = Terms(
-            request_id=options.request_id,
-            fingerprint=fingerprint,
-            queue_timeout=_limit("queue_timeout", options.queue_timeout, registered.queue_timeout),
-            run_timeout=_limit("run_timeout", options.run_timeout, registered.run_timeout),
-            deadline=_limit("deadline", options.deadline, registered.deadline),
-            warn_after=_limit("warn_after", options.warn_after, 2),
-            parent=caller.parent,
-            ancestors=caller.ancestors,
-            announced=registered.terms,
-        )
+        if fingerprint is None and caller.parent is None and options.has_usual_times:
+            terms = registered.usual_terms
+        else:
+            terms = _terms(registered, options, caller, fingerprint)
         return Submission(
             id=id,
             job=registered,
@@ -263,10 +256,23 @@ def _needs(job: Job, needs: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({*job.needs, *labels}))
 
 
+def _terms(job: Job, options: SubmitOptions, caller: Caller, fingerprint: str | None) -> Terms:
+    return Terms(
+        request_id=options.request_id,
+        fingerprint=fingerprint,
+        queue_timeout=_limit("queue_timeout", options.queue_timeout, job.queue_timeout),
+        run_timeout=_limit("run_timeout", options.run_timeout, job.run_timeout),
+        deadline=_limit("deadline", options.deadline, job.deadline),
+        warn_after=_limit("warn_after", options.warn_after, WARN_AFTER),
+        parent=caller.parent,
+        ancestors=caller.ancestors,
+        announced=job.terms,
+    )
+
+
 def _limit(what: str, given: float | None, default: float) -> float | None:
-    if given is not None:
-        default = check_seconds(what, given, default)
-    return None if default == math.inf else default
+    seconds = default if given is None else check_seconds(what, given, default)
+    return None if seconds == math.inf else seconds
 
 
 def _fingerprint(options: SubmitOptions, lane: str, params: Any) -> str:

@@ -386,7 +386,7 @@ class _New(msgspec.Struct, frozen=True, gc=False):
             submission=submission,
             creates=True,
             reply=self.reply,
-            answer=Accepted(submission.id, False),
+            answer=None if self.reply is None else Accepted(submission.id, False),
         )
 
 
