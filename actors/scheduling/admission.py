@@ -12,6 +12,7 @@ A submission is first decided (`decide`) and then carried out. Until then the de
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import NoReturn
 
@@ -28,6 +29,7 @@ from ...protocol.values import shown
 from ..actor import Kind
 from ..channel import Reply
 from ..effects import Effects
+from ..garbage import no_collections
 from ..journal.change import Change
 from ..journal.messages import AnswerMany, Look, WatchEnd, unavailable
 from ..messages import Accepted, FindRequest, Phase, Submission, Submit, cancel_replaced
@@ -36,6 +38,8 @@ from .request_ids import RequestIds
 from .stored_bodies import held_elsewhere
 
 _STORED = frozenset(Status)
+_MANY = 1_000
+"""New runs in one turn, from which the garbage collector waits until all of them are sent to the journal."""
 
 
 class Repeat(msgspec.Struct, frozen=True):
@@ -283,8 +287,10 @@ class Admission:
             self._committed = 0
 
     def _commit_up_to(self, end: int) -> None:
-        for placed in self._placed[self._committed : end]:
-            self._commit(placed)
+        placed = self._placed[self._committed : end]
+        with no_collections() if len(placed) > _MANY else nullcontext():
+            for one in placed:
+                self._commit(one)
 
     def _commit(self, placed: _New | Change | AnswerMany) -> None:
         if isinstance(placed, _New):

@@ -17,6 +17,7 @@ from ...protocol.batches import named
 from ...protocol.errors import Conflict
 from ...protocol.fold import Projection
 from ..effects import Effects
+from ..garbage import no_collections
 from ..journal.messages import AnswerMany, Look, Outcome, unavailable
 from ..messages import Accepted, Submission, SubmitMany
 from .admission import Admission, Repeat
@@ -28,6 +29,11 @@ def submit_many(admission: Admission, effects: Effects, message: SubmitMany, now
     if admission.store_is_down:
         message.reply.fail(unavailable())  # not by way of the journal, which waits for the store
         return
+    with no_collections():
+        _decide(admission, effects, message, now)
+
+
+def _decide(admission: Admission, effects: Effects, message: SubmitMany, now: float) -> None:
     decisions: list[Decision | Repeat] = []
     for submission, on_conflict in zip(message.submissions, message.on_conflicts, strict=True):
         decision = admission.repeat(submission, now) or admission.decide(submission, on_conflict)
