@@ -83,12 +83,11 @@ def check_run(run: object) -> None:
 
 def with_on_wait(runs: Sequence[RunKeywords], wrap: Callable[[OnWait], OnWait]) -> Sequence[RunKeywords]:
     """Return the runs with `wrap` applied to each `on_wait`, for callers in another thread or loop."""
-    return [
-        {**run, "on_wait": wrap(run["on_wait"])}
-        if isinstance(run, Mapping) and callable(run.get("on_wait"))
-        else run
-        for run in runs
-    ]
+    wrapped: list[RunKeywords] = []
+    for run in runs:
+        on_wait = run.get("on_wait") if isinstance(run, Mapping) else None
+        wrapped.append({**run, "on_wait": wrap(on_wait)} if callable(on_wait) else run)
+    return wrapped
 
 
 def named(error: GreenroomError, index: int) -> GreenroomError:

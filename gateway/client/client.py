@@ -221,7 +221,9 @@ class Client:
 
     def _new_run(self, run: RunKeywords) -> NewRun:
         check_run(run)
-        options = SubmitOptions(**(dict(run) | {"job": check_name("job", job_name(run["job"]))}))
+        given: dict[str, Any] = dict(run)
+        given["job"] = check_name("job", job_name(run["job"]))
+        options = SubmitOptions(**given)
         check_name("handle", options.handle)
         options.check()
         params = options.params

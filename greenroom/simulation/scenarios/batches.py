@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import trio
 
+from ...protocol.batches import RunKeywords
 from ...protocol.errors import Conflict, Draining, GreenroomError, Unavailable
 from ..rules.batches import ModelBatch
 from ..world.client import SimulatedTicket
@@ -84,7 +85,8 @@ def _draw_run(random: Random) -> dict[str, Any]:
 
 async def _submit(caller: Caller, runs: list[dict[str, Any]], *, all_or_nothing: bool) -> None:
     try:
-        outcomes = await caller.client.submit_many(runs, all_or_nothing=all_or_nothing)
+        given = cast(list[RunKeywords], runs)
+        outcomes = await caller.client.submit_many(given, all_or_nothing=all_or_nothing)
     except Unavailable:
         raise
     except GreenroomError as error:
