@@ -120,7 +120,7 @@ def _check_refusal(
     caller.check(isinstance(error, Conflict), f"submitted {run}, but received {error!r}")
     if "active_run" not in error.details:
         known = caller.desk.requests[run.get("request_id", "")] > 1
-        caller.check(known, f"received a conflict about a request id that nobody else has used: {error}")
+        caller.check(known, f"received a conflict about a request id that no other caller has used: {error}")
         of_batch = [other for other in runs if other.get("request_id") == run["request_id"]]
         exists = "run" in error.details or len(of_batch) > 1  # or a run of this batch, which is refused
         caller.check(exists, f"received a conflict with a run that does not exist: {error}")
