@@ -6,7 +6,7 @@ Every command is one message and one reply. What a reply reports is committed.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, cast, overload
 
 import msgspec
 import trio
@@ -184,11 +184,14 @@ class Engine(Reads):
         return await self._entry.submit_many(runs, options_of, Caller(by), all_or_nothing=all_or_nothing)
 
     def _options(self, run: RunKeywords) -> SubmitOptions:
-        check_run(run)
-        options: dict[str, Any] = dict(run)
-        if not isinstance(run["job"], str):
-            options["job"] = self._entry.name_of(run["job"])
-        return SubmitOptions(**options)
+        try:
+            options = SubmitOptions(**cast(dict[str, Any], run))
+        except TypeError:  # it has other fields than a submission: this check names them
+            check_run(run)
+            raise
+        if isinstance(options.job, str):
+            return options
+        return msgspec.structs.replace(options, job=self._entry.name_of(options.job))
 
     async def rerun(self, run_id: str, *, by: str = "app") -> Ticket[Any]:
         """Submit a run again, with the same job, handle, lane, kind, parameters and needs."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from ...persistence.store import Memo, Terms
+from ...persistence.store import Terms
 from ...protocol.batches import Refusals
 from ...protocol.errors import Conflict, GreenroomError, Invalid, Unavailable
 from ...protocol.fold import Projection
@@ -26,7 +26,7 @@ from ...protocol.validation import check_needs, check_seconds
 from ...protocol.values import json_value, shown
 from ..actor import Actor
 from ..channel import Reply
-from ..jobs import Job, Jobs
+from ..jobs import Job, Jobs, Special
 from ..journal.journal import Journal
 from ..journal.messages import Look, WatchEnd
 from ..messages import Accepted, FindRequest, Submission, Submit, SubmitMany
@@ -157,7 +157,9 @@ class EntryPoint:
     ) -> tuple[Accepted, Reply[RunRecord | None]]:
         """Submit a run. Returns when it is committed, with the reply that its end will set."""
         check_name("by", caller.by)
-        submission = await self._submission(options, caller)
+        submission = self._submission(options, caller, trio.current_time())
+        if submission.job.special is not None:
+            await self._prepare(submission.job.special, submission)
         accepted: Accepted = await self.ask(Submit(submission, options.on_conflict, Reply()))
         return accepted, accepted.ended or submission.ended
 
@@ -176,12 +178,16 @@ class EntryPoint:
         """
         check_name("by", caller.by)
         refusals: Refusals[Accepted] = Refusals(all_or_nothing)
+        now = trio.current_time()
         submissions: list[Submission] = []
         on_conflicts: list[OnConflict] = []
         for index, run in enumerate(runs):
             try:
                 options = options_of(run)
-                submissions.append(await self._submission(options, caller))
+                submission = self._submission(options, caller, now)
+                if submission.job.special is not None:
+                    await self._prepare(submission.job.special, submission)
+                submissions.append(submission)
                 on_conflicts.append(options.on_conflict)
             except GreenroomError as error:
                 refusals.add(index, error)
@@ -191,7 +197,13 @@ class EntryPoint:
         message = SubmitMany(submissions, on_conflicts, all_or_nothing, Reply())
         return refusals.merged(await self.ask(message))
 
-    async def _submission(self, options: SubmitOptions, caller: Caller) -> Submission:
+    async def _prepare(self, special: Special, submission: Submission) -> None:
+        """Let the engine's own job check the parameters, and add what is committed with the run."""
+        prepared = await special.prepare(submission.id, submission.params, self.ask)
+        submission.params, submission.memos = prepared.params, prepared.memos
+        submission.created_at = trio.current_time()  # it may have waited
+
+    def _submission(self, options: SubmitOptions, caller: Caller, now: float) -> Submission:
         """Check the options of a submission."""
         registered = self._jobs.get(options.job)
         id, handle = self._ids(), options.handle
@@ -209,10 +221,6 @@ class EntryPoint:
         fingerprint = None
         if options.request_id is not None:
             fingerprint = _fingerprint(options, lane, plain)
-        memos: tuple[Memo, ...] = ()
-        if registered.special is not None:
-            prepared = await registered.special.prepare(id, plain, self.ask)
-            plain, memos = prepared.params, prepared.memos
         if fingerprint is None and caller.parent is None and options.has_usual_times:
             terms = registered.usual_terms
         else:
@@ -227,10 +235,9 @@ class EntryPoint:
             needs=_needs(registered, options.needs) if options.needs else registered.needs,
             terms=terms,
             by=caller.by,
-            created_at=trio.current_time(),
+            created_at=now,
             on_wait=options.on_wait,
             ended=Reply(),
-            memos=memos,
         )
 
     def _lane(self, job: Job, options: SubmitOptions) -> str:

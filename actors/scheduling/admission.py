@@ -12,7 +12,6 @@ A submission is first decided (`decide`) and then carried out. Until then the de
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from typing import NoReturn
 
@@ -29,7 +28,6 @@ from ...protocol.values import shown
 from ..actor import Kind
 from ..channel import Reply
 from ..effects import Effects
-from ..garbage import no_collections
 from ..journal.change import Change
 from ..journal.messages import AnswerMany, Look, WatchEnd, unavailable
 from ..messages import Accepted, FindRequest, Phase, Submission, Submit, cancel_replaced
@@ -38,8 +36,6 @@ from .request_ids import RequestIds
 from .stored_bodies import held_elsewhere
 
 _STORED = frozenset(Status)
-_MANY = 1_000
-"""New runs in one turn, from which the garbage collector waits until all of them are sent to the journal."""
 
 
 class Repeat(msgspec.Struct, frozen=True):
@@ -133,12 +129,12 @@ class Admission:
             return
         decision = self.decide(submission, message.on_conflict)
         match decision:
-            case Refuse(error, about):
-                self._effects.answer(reply, error=error, about=about)
+            case Admit() | Wait():
+                self.create(submission, decision, reply)
             case Join(admitted):
                 self._effects.answer(reply, self.join_admitted(submission, admitted), about=admitted)
-            case _:
-                self.create(submission, decision, reply)
+            case Refuse(error, about):
+                self._effects.answer(reply, error=error, about=about)
 
     def repeat(self, submission: Submission, now: float) -> Repeat | None:
         """The earlier use of the submission's request id, if there is one."""
@@ -157,13 +153,13 @@ class Admission:
             return Refuse(refusal, None)
         decision = self._handles.decide(submission, on_conflict)
         match decision:
-            case Refuse():
-                return decision
-            case Join(admitted):
-                run = admitted.id
-            case _:
+            case Admit() | Wait():
                 run = submission.id
                 self.pending[run] = submission
+            case Join(admitted):
+                run = admitted.id
+            case Refuse():
+                return decision
         if submission.terms.request_id is not None:
             self._requests.add(submission.terms.request_id, run, submission.terms.fingerprint)
         return decision
@@ -287,10 +283,8 @@ class Admission:
             self._committed = 0
 
     def _commit_up_to(self, end: int) -> None:
-        placed = self._placed[self._committed : end]
-        with no_collections() if len(placed) > _MANY else nullcontext():
-            for one in placed:
-                self._commit(one)
+        for placed in self._placed[self._committed : end]:
+            self._commit(placed)
 
     def _commit(self, placed: _New | Change | AnswerMany) -> None:
         if isinstance(placed, _New):

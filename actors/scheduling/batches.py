@@ -17,11 +17,10 @@ from ...protocol.batches import named
 from ...protocol.errors import Conflict
 from ...protocol.fold import Projection
 from ..effects import Effects
-from ..garbage import no_collections
 from ..journal.messages import AnswerMany, Look, Outcome, unavailable
 from ..messages import Accepted, Submission, SubmitMany
 from .admission import Admission, Repeat
-from .handles import Decision, Join, Refuse
+from .handles import Admit, Decision, Join, Refuse, Wait
 
 
 def submit_many(admission: Admission, effects: Effects, message: SubmitMany, now: float) -> None:
@@ -29,11 +28,6 @@ def submit_many(admission: Admission, effects: Effects, message: SubmitMany, now
     if admission.store_is_down:
         message.reply.fail(unavailable())  # not by way of the journal, which waits for the store
         return
-    with no_collections():
-        _decide(admission, effects, message, now)
-
-
-def _decide(admission: Admission, effects: Effects, message: SubmitMany, now: float) -> None:
     decisions: list[Decision | Repeat] = []
     for submission, on_conflict in zip(message.submissions, message.on_conflicts, strict=True):
         decision = admission.repeat(submission, now) or admission.decide(submission, on_conflict)
@@ -76,17 +70,17 @@ def _carry_out(
     about: list[Submission | None] = []
     for submission, decision in zip(message.submissions, decisions, strict=True):
         match decision:
-            case Repeat(run, refuse):
-                outcomes.append(refuse or admission.join(submission, run))
-                about.append(admission.pending.get(run))
-            case Refuse(error, taken_by):
-                outcomes.append(error)
-                about.append(taken_by)
-            case Join(admitted):
-                outcomes.append(admission.join_admitted(submission, admitted))
-                about.append(admitted)
-            case _:
+            case Admit() | Wait():
                 admission.create(submission, decision, None)
                 outcomes.append(Accepted(submission.id, False, submission.ended))
                 about.append(submission)
+            case Join(admitted):
+                outcomes.append(admission.join_admitted(submission, admitted))
+                about.append(admitted)
+            case Refuse(error, taken_by):
+                outcomes.append(error)
+                about.append(taken_by)
+            case Repeat(run, refuse):
+                outcomes.append(refuse or admission.join(submission, run))
+                about.append(admission.pending.get(run))
     return AnswerMany(message.reply, outcomes, about)
