@@ -49,12 +49,14 @@ class Cost(msgspec.Struct, frozen=True):
 def measure() -> Iterator[Figure]:
     """All figures."""
     logging.getLogger("greenroom").setLevel(logging.ERROR)
-    yield from compare("in memory", lambda load: trio.run(embedded, "memory:", load))
-    yield from compare("SQLite", durable)
-    yield from compare("over a WebSocket, in memory", over_websocket)
+    yield from compare("in memory", lambda load: trio.run(embedded, "memory:", load), 3)
+    yield from compare(
+        "SQLite", durable, 2
+    )  # a third of a batch is writing rows, which costs the same for all
+    yield from compare("over a WebSocket, in memory", over_websocket, 3)
 
 
-def compare(where: str, take: Callable[[Load], Cost]) -> Iterator[Figure]:
+def compare(where: str, take: Callable[[Load], Cost], least: float) -> Iterator[Figure]:
     """The rates of a batch and of single submits, and their ratio. `take` returns the cost of a load."""
     took: dict[str, list[Cost]] = {"batch": [], "at once": [], "clients": []}
     loads: list[tuple[str, Load]] = [("batch", together), ("at once", at_once), ("clients", by_clients)]
@@ -79,7 +81,7 @@ def compare(where: str, take: Callable[[Load], Cost]) -> Iterator[Figure]:
     yield rate("at once", f"{RUNS:,} single submits at once")
     yield rate("clients", f"single submits by {CLIENTS} clients")
     name = f"{where}: one call / single submits"
-    yield Figure(f"{name} at once", ratio("at once", "computed"), "", ">=", 3, note=by_time("at once"))
+    yield Figure(f"{name} at once", ratio("at once", "computed"), "", ">=", least, note=by_time("at once"))
     yield Figure(f"{name} by {CLIENTS} clients", ratio("clients", "computed"), "", note=by_time("clients"))
 
 
