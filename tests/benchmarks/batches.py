@@ -50,9 +50,7 @@ def measure() -> Iterator[Figure]:
     """All figures."""
     logging.getLogger("greenroom").setLevel(logging.ERROR)
     yield from compare("in memory", lambda load: trio.run(embedded, "memory:", load), 3)
-    yield from compare(
-        "SQLite", durable, 2
-    )  # a third of a batch is writing rows, which costs the same for all
+    yield from compare("SQLite", durable, 2)  # writing the rows costs the same in both cases
     yield from compare("over a WebSocket, in memory", over_websocket, 3)
 
 
