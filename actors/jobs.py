@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Un
 import attrs
 import msgspec
 
-from ..persistence.store import Memo
+from ..persistence.store import Memo, Terms
 from ..protocol.errors import Invalid
 from ..protocol.events import Event
 from ..protocol.executors import JobTerms
@@ -22,6 +22,7 @@ from ..protocol.lane_settings import check_priority
 from ..protocol.names import FLOW, check_name, lane_name
 from ..protocol.parameters import check_params, convertible
 from ..protocol.states import Status
+from ..protocol.submission import WARN_AFTER
 from ..protocol.validation import check_needs, check_seconds
 from ..protocol.values import shown
 
@@ -95,6 +96,18 @@ class Job:
     special: Special | None = None  # for the engine's own job
     declared: AnyJob | None = None  # what the decorator returned
     terms: JobTerms | None = None  # as announced, if only executors have the job
+
+    @functools.cached_property
+    def usual_terms(self) -> Terms:
+        """The terms of a run whose submission has no request id and no times of its own. Most runs of a job
+        share them, so they are made once."""
+        return Terms(
+            queue_timeout=_if_limited(self.queue_timeout),
+            run_timeout=_if_limited(self.run_timeout),
+            deadline=_if_limited(self.deadline),
+            warn_after=WARN_AFTER,
+            announced=self.terms,
+        )
 
     def check(self, params: Any) -> None:
         """Raise `Invalid` with all errors if the parameters do not fit the job."""
@@ -461,6 +474,10 @@ def announced_job(terms: JobTerms) -> Job:
 
 def _or_unlimited(seconds: float | None) -> float:
     return math.inf if seconds is None else seconds
+
+
+def _if_limited(seconds: float) -> float | None:
+    return None if seconds == math.inf else seconds
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -10,12 +10,14 @@ traceback or a job's closure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Literal
 
 import msgspec
 
 from ..persistence.store import Memo, StoredRun, Terms
+from ..protocol.errors import GreenroomError
 from ..protocol.events import RunStateChanged
 from ..protocol.lanes import LaneRules
 from ..protocol.records import RunRecord
@@ -95,6 +97,16 @@ class Submit(msgspec.Struct):
     submission: Submission
     on_conflict: OnConflict
     reply: Reply[Accepted]
+
+
+class SubmitMany(msgspec.Struct):
+    """Submit runs together. Answered when they are created, with the outcome of each, in order. With
+    `all_or_nothing`, one refusal refuses all: then the reply fails, and nothing has changed."""
+
+    submissions: Sequence[Submission]
+    on_conflicts: Sequence[OnConflict]
+    all_or_nothing: bool
+    reply: Reply[Sequence[Accepted | GreenroomError]]
 
 
 class FindRequest(msgspec.Struct):

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import trio
+
+from ..protocol.commands import SubmitMany
+from ..protocol.errors import RateLimited
+from .config import Limits
 
 
 class Rate:
@@ -23,6 +29,15 @@ class Rate:
             self._left -= 1.0
             return 0.0
         return (1.0 - self._left) / rate if rate > 0 else 1.0
+
+    def take_more(self, rate: float, burst: int, count: int) -> float:
+        """Take `count` more after `take`. If `count` is more than a full bucket has, a full one is enough,
+        and it owes the rest. Returns 0, or the number of seconds until they can be taken."""
+        needed = min(count, burst - 1)
+        if self._left >= needed:
+            self._left -= count
+            return 0.0
+        return (needed - self._left) / rate if rate > 0 else 1.0
 
     def spend(self, rate: float, count: int) -> float:
         """Take `count`, even if fewer are available. The bucket gathers at most what one second adds.
@@ -59,3 +74,17 @@ class Credit:
         if self._enough is not None:
             self._enough.set()
             self._enough = None
+
+
+def check_rate_of_runs(rate: Rate, limits: Limits, command: Any) -> None:
+    """Count the runs of a batch as that many messages, one of which is already counted. Raises
+    `RateLimited`."""
+    if not isinstance(command, SubmitMany) or len(command.runs) < 2:
+        return
+    after = rate.take_more(limits.rate, limits.burst, len(command.runs) - 1)
+    if after:
+        raise RateLimited(
+            f"rate limit exceeded: at most {limits.rate:g} messages per second, and each run of a batch "
+            f"counts (got {len(command.runs)}): retry in {after:.3g} seconds, or submit fewer runs together",
+            retry_after=round(after, 3),
+        )

@@ -20,6 +20,7 @@ _COMMANDS = {
     "db": {"db": "Manage the store: upgrade, check, prune and back up."},
     "simulate": {"simulate": "Run a deterministic simulation of an engine from a seed."},
     "submit": {"submit": "Submit a run of JOB, and print its id."},
+    "submit_many": {"submit-many": "Submit the runs in FILE together, and print their ids in order."},
     "runs": {
         "watch": "Follow all runs, or one run until it ends.",
         "runs": "List runs, newest first.",

@@ -16,11 +16,11 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 import trio
 
-from .errors import Unavailable
+from .errors import GreenroomError, Unavailable
 from .gateway.client import Client as AsyncClient
 from .gateway.client import ClientTicket
 from .gateway.client import connect as connect_async
@@ -28,10 +28,11 @@ from .gateway.client.cluster import ClientCluster
 from .gateway.client.executors import ClientExecutors
 from .gateway.client.flows import ClientFlows
 from .gateway.client.workers import ClientWorkers
+from .protocol.batches import RunKeywords, check_runs, with_on_wait
 from .protocol.events import Event, Filter
 from .protocol.jobs import AnyJob, JobFunction
 from .protocol.records import RunRecord, Snapshot
-from .protocol.submission import SubmitKeywords
+from .protocol.submission import OnWait, SubmitKeywords
 from .protocol.validation import FilesFate, check_seconds
 
 __all__ = ["Client", "Ticket", "as_completed", "connect"]
@@ -212,12 +213,17 @@ def _submitting(
     def call(self: _Blocking, /, *args: Params.args, **kwargs: Params.kwargs) -> Ticket[R]:
         on_wait = kwargs.get("on_wait")
         if callable(on_wait):
-
-            async def in_thread(*what: Any) -> None:
-                await trio.to_thread.run_sync(on_wait, *what, abandon_on_cancel=True)
-
-            kwargs["on_wait"] = in_thread
+            kwargs["on_wait"] = _in_thread(on_wait)
         return Ticket(self, self._thread.call(method, self._inner, *args, **kwargs))
+
+    return call
+
+
+def _in_thread(on_wait: OnWait) -> OnWait:
+    """Make `on_wait` run in a thread, where it can block."""
+
+    async def call(*what: Any) -> None:
+        await trio.to_thread.run_sync(on_wait, *what, abandon_on_cancel=True)
 
     return call
 
@@ -378,6 +384,24 @@ class Client(_Blocking):
     def submit(self, job: str | AnyJob, **options: Any) -> Ticket[Any]:
         """See `greenroom.Client.submit`. `on_wait` is called in a separate thread."""
         return _submit(self, job, **options)
+
+    @overload
+    def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: Literal[True] = True
+    ) -> list[Ticket[Any]]: ...
+
+    @overload
+    def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: bool
+    ) -> list[Ticket[Any] | GreenroomError]: ...
+
+    def submit_many(self, runs: Sequence[RunKeywords], *, all_or_nothing: bool = True) -> Any:
+        """See `greenroom.Client.submit_many`. `on_wait` is called in a separate thread."""
+        check_runs(runs, all_or_nothing)
+        given = with_on_wait(runs, _in_thread)
+        method = functools.partial(AsyncClient.submit_many, all_or_nothing=all_or_nothing)
+        outcomes = self._thread.call(method, self._inner, given)
+        return [one if isinstance(one, GreenroomError) else Ticket(self, one) for one in outcomes]
 
     rerun = _submitting(AsyncClient.rerun)
     cancel = _blocking(AsyncClient.cancel)

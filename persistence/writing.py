@@ -95,13 +95,16 @@ def _write_runs(runs: dict[str, RunWrite], statements: Statements) -> None:
     moved: dict[frozenset[Status], list[Row]] = {}
     requests: dict[str, Row] = {}
     held: dict[str, Row] = {}
+    known: Terms | None = None
+    text = ""  # of the `known` terms, which many runs of a batch share
     for id, write in runs.items():
         run = write.record
         status, ended_at, record = run.status._value_, run.ended_at, json_text(run)
         expected = write.expected
         if expected is None:
-            terms = write.terms or _NO_TERMS
-            created, ended, text = write.created, write.ended, json_text(terms)
+            terms, created, ended = write.terms or _NO_TERMS, write.created, write.ended
+            if terms is not known:
+                known, text = terms, json_text(terms)
             added.append(
                 (id, run.handle, run.lane, status, run.place, created, ended, ended_at, False, text, record)
             )

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from .batches import Submitted
 from .commandbase import CommandBase, Id, Timeout
 from .errors import Invalid
 from .events import Event, Filter
@@ -41,7 +42,7 @@ from .flow.commands import (
 from .flow.records import FlowRow, FlowTask, NodeRun, QueueItem, VersionRow, WorkerState
 from .lanes import LaneRules
 from .records import ClusterInfo, ExecutorInfo, RunRecord, Snapshot
-from .submission import SubmitCommand
+from .submission import NewRun, SubmitCommand
 
 # Runs.
 
@@ -51,6 +52,18 @@ class Submit(SubmitCommand, frozen=True, kw_only=True, tag="submit"):
 
     job: str
     handle: str
+
+
+class SubmitMany(CommandBase, frozen=True, kw_only=True, tag="submit_many"):
+    """Submit up to 10,000 runs together, which one commit creates.
+
+    The reply contains the outcome of each, in order. A refused run refuses the whole batch: the reply is its
+    error, whose `details` contain its `index`. With `all_or_nothing` false, only that run is refused, and its
+    outcome is the error.
+    """
+
+    runs: list[NewRun]
+    all_or_nothing: bool = True
 
 
 class Cancel(CommandBase, frozen=True, kw_only=True, tag="cancel"):
@@ -273,6 +286,7 @@ class Auth(
 
 Command = (
     Submit
+    | SubmitMany
     | Cancel
     | Inject
     | Answer
@@ -343,11 +357,11 @@ class Welcome(ServerBase, frozen=True, kw_only=True, tag="welcome"):
 class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     """The command succeeded. A subscribed client has received everything up to `seq` before this reply.
 
-    The fields for commands of runs: `run_id` and `joined` (submit, start_flow); `run` (cancel, wait, get_run,
-    set_priority); `ended` (wait); `runs` (list_runs); `events` and `next` (history); `snapshot` (snapshot);
-    `outcome` (inject: `accepted`; answer: `resolved`, `not_found`, `already_resolved`); `count` (clear_lane,
-    clear_handle); `released` (release_handle); `rules` (set_lane); `executors` (list_executors); `cluster`
-    (get_cluster).
+    The fields for commands of runs: `run_id` and `joined` (submit, start_flow); `submitted` (submit_many);
+    `run` (cancel, wait, get_run, set_priority); `ended` (wait); `runs` (list_runs); `events` and `next`
+    (history); `snapshot` (snapshot); `outcome` (inject: `accepted`; answer: `resolved`, `not_found`,
+    `already_resolved`); `count` (clear_lane, clear_handle); `released` (release_handle); `rules` (set_lane);
+    `executors` (list_executors); `cluster` (get_cluster).
 
     Flows: `flow` (create_flow); `version` (publish_flow, add_flow_version, get_flow_version); `errors` and
     `warnings` (check_flow); `flows` and `total` (list_flows); `versions` (list_flow_versions); `task`
@@ -362,6 +376,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     seq: int
     run_id: str | None = None
     joined: bool | None = None
+    submitted: list[Submitted] | None = None
     run: RunRecord | None = None
     ended: bool | None = None
     runs: list[RunRecord] | None = None

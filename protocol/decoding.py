@@ -56,7 +56,8 @@ def with_known_fields(error: Invalid, kind: type[msgspec.Struct]) -> Invalid:
 
 def _struct_at(kind: Any, path: str) -> type[msgspec.Struct] | None:
     """The class of the part of a `kind` at a path, if it is a class with fields."""
-    for name in path.split(".") if path else ():
+    for part in path.split(".") if path else ():
+        name = part.partition("[")[0]
         types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
         kind = next((one for one in _options(types.get(name)) if _is_struct(one)), None)
         if kind is None:

@@ -1,7 +1,8 @@
 """The options of a submission, by an application, a client, a body that calls a child, or the command line.
 
 Callers pass keyword arguments (`SubmitKeywords` is their type), the engine passes on one `SubmitOptions`, and
-the wire has a `SubmitCommand`. A new option must be added to all three.
+the wire has a `SubmitCommand`, or a `NewRun` for each run of a batch (`batches.py`). A new option must be
+added to all four.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from .values import shown
 OnConflict = Literal["reject", "queue", "replace", "join"]
 """What to do if the handle is busy."""
 _ON_CONFLICT = get_args(OnConflict)
+
+WARN_AFTER = 2
+"""Seconds after which the engine reports that a run waits, unless its submission says otherwise."""
 
 OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
 """Called with the seconds that a run has waited, the number of runs ahead, and the ids that block it."""
@@ -76,11 +80,21 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     queue_timeout: float | None = None
     run_timeout: float | None = None
     deadline: float | None = None
-    warn_after: float | None = 2
+    warn_after: float | None = WARN_AFTER
     needs: Sequence[str] = ()
     priority: int | None = None
     key: str | None = None
     on_wait: OnWait | None = None
+
+    @property
+    def has_usual_times(self) -> bool:
+        """Whether all times are those of the job."""
+        return (
+            self.queue_timeout is None
+            and self.run_timeout is None
+            and self.deadline is None
+            and self.warn_after == WARN_AFTER
+        )
 
     def check(self) -> None:
         """Raise `Invalid` for a bad option. Job, handle, lane, parameters and times are checked elsewhere."""
@@ -132,12 +146,31 @@ class SubmitCommand(CommandBase, frozen=True, kw_only=True):
     key: str | None = None
 
 
+class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One run of a batch: the fields of a `submit`, without its `id` and `type`."""
+
+    job: str
+    handle: str
+    params: Any = None
+    kind: str = "start"
+    lane: str | None = None
+    on_conflict: str = "reject"
+    request_id: str | None = None
+    queue_timeout: Timeout = None
+    run_timeout: Timeout = None
+    deadline: Timeout = None
+    warn_after: Timeout = None
+    needs: tuple[str, ...] = ()
+    priority: int | None = None
+    key: str | None = None
+
+
 _UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
 _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 
-def from_wire(command: SubmitCommand) -> SubmitKeywords:
-    """Return the options of a command; the engine checks them."""
+def from_wire(command: SubmitCommand | NewRun) -> SubmitKeywords:
+    """Return the options of a command, or of a run of a batch; the engine checks them."""
     options = {name: getattr(command, name) for name in (*_UNCHANGED, "needs", "priority", "key")}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
     return cast(SubmitKeywords, options)

@@ -57,7 +57,7 @@ def method(
     @wraps(function)
     async def call(self: Facade[Any], /, *args: P.args, **kwargs: P.kwargs) -> Any:
         if callable(kwargs.get("on_wait")):
-            kwargs["on_wait"] = _in_current_loop(cast(OnWait, kwargs["on_wait"]))
+            kwargs["on_wait"] = in_current_loop(cast(OnWait, kwargs["on_wait"]))
         value = await self._portal.call(partial(function, self._original, *args, **kwargs))
         return value if wrap is None else wrap(value, self._portal)
 
@@ -127,7 +127,7 @@ class Items(Generic[T]):
             self._taken.extend(self._source.at_hand())
 
 
-def _in_current_loop(on_wait: OnWait) -> OnWait:
+def in_current_loop(on_wait: OnWait) -> OnWait:
     """Make `on_wait` run in the current asyncio loop. Its failure is logged."""
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[None]] = set()

@@ -5,15 +5,16 @@ Every command is one message and one reply. What a reply reports is committed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, TypeVar, Unpack, overload
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, Unpack, cast, overload
 
 import msgspec
 import trio
 
 from ...persistence.store import Store
+from ...protocol.batches import RunKeywords, check_run, check_runs
 from ...protocol.codec import place_and_reason
-from ...protocol.errors import Conflict, Draining, Invalid, NoActiveRun, Unavailable
+from ...protocol.errors import Conflict, Draining, GreenroomError, Invalid, NoActiveRun, Unavailable
 from ...protocol.events import Event, Filter, NodeChanged
 from ...protocol.fold import Projection
 from ...protocol.jobs import AnyJob, JobFunction, typed_job
@@ -41,6 +42,7 @@ from ..journal.change import Change
 from ..journal.journal import Journal
 from ..journal.stream import Cursor, FellBehind, Published, Stream
 from ..messages import (
+    Accepted,
     AnswerInterrupt,
     Cancel,
     Clear,
@@ -146,6 +148,55 @@ class Engine(Reads):
         """Submit a run; for flows and the gateway."""
         accepted, ended = await self._entry.submit(options, Caller(by))
         return Ticket(accepted.run, accepted.joined, ended, self)
+
+    @overload
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: Literal[True] = True, by: str = "app"
+    ) -> list[Ticket[Any]]: ...
+
+    @overload
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: bool, by: str = "app"
+    ) -> list[Ticket[Any] | GreenroomError]: ...
+
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: bool = True, by: str = "app"
+    ) -> Any:
+        """Submit up to 10,000 runs together. `runs` has a dict for each, with the arguments of `submit`.
+
+        Returns one ticket for each run, in order, when all are committed by one commit. A run that is refused
+        refuses the whole batch: the call raises its error, whose `details` contain its `index`, and creates
+        no run. With `all_or_nothing=False`, the list contains the error in that run's place, and the other
+        runs are created.
+        """
+        check_runs(runs, all_or_nothing)
+        given = list(runs)
+        outcomes = await self._entry.submit_many(
+            given, self._options, Caller(by), all_or_nothing=all_or_nothing
+        )
+        return [
+            outcome
+            if isinstance(outcome, GreenroomError)
+            else Ticket(outcome.run, outcome.joined, _end(outcome), self, typed_job(run["job"]))
+            for run, outcome in zip(given, outcomes, strict=True)
+        ]
+
+    async def submit_many_options(
+        self, runs: Sequence[T], options_of: Callable[[T], SubmitOptions], *, all_or_nothing: bool, by: str
+    ) -> Sequence[Accepted | GreenroomError]:
+        """Submit runs together; for the gateway. `options_of` returns the options of one, or raises its
+        error."""
+        return await self._entry.submit_many(runs, options_of, Caller(by), all_or_nothing=all_or_nothing)
+
+    def _options(self, run: RunKeywords) -> SubmitOptions:
+        try:
+            options = SubmitOptions(**cast(dict[str, Any], run))
+        except TypeError:  # it has other fields than a submission: this check names them
+            check_run(run)
+            raise
+        if isinstance(options.job, str):
+            return options
+        return msgspec.structs.replace(options, job=self._entry.name_of(options.job))
 
     async def rerun(self, run_id: str, *, by: str = "app") -> Ticket[Any]:
         """Submit a run again, with the same job, handle, lane, kind, parameters and needs."""
@@ -450,6 +501,11 @@ class Engine(Reads):
     def report(self) -> list[dict[str, Any]]:
         """The state of every active actor, to diagnose a stuck engine."""
         return self._directory.reports()
+
+
+def _end(accepted: Accepted) -> Reply[RunRecord | None]:
+    assert accepted.ended is not None, "the entry point sets it"
+    return accepted.ended
 
 
 class _Events:

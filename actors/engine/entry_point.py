@@ -13,22 +13,23 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from ...persistence.store import Memo, Terms
-from ...protocol.errors import Conflict, Invalid, Unavailable
+from ...persistence.store import Terms
+from ...protocol.batches import Refusals
+from ...protocol.errors import Conflict, GreenroomError, Invalid, Unavailable
 from ...protocol.fold import Projection
 from ...protocol.jobs import AnyJob
 from ...protocol.names import check_name, lane_name
 from ...protocol.parameters import plain_params
 from ...protocol.records import RunRecord
-from ...protocol.submission import SubmitOptions
+from ...protocol.submission import WARN_AFTER, OnConflict, SubmitOptions
 from ...protocol.validation import check_needs, check_seconds
 from ...protocol.values import json_value, shown
 from ..actor import Actor
 from ..channel import Reply
-from ..jobs import Job, Jobs
+from ..jobs import Job, Jobs, Special
 from ..journal.journal import Journal
 from ..journal.messages import Look, WatchEnd
-from ..messages import Accepted, FindRequest, Submission, Submit
+from ..messages import Accepted, FindRequest, Submission, Submit, SubmitMany
 from ..scheduling.supervisor import Supervisor
 
 T = TypeVar("T")
@@ -156,6 +157,54 @@ class EntryPoint:
     ) -> tuple[Accepted, Reply[RunRecord | None]]:
         """Submit a run. Returns when it is committed, with the reply that its end will set."""
         check_name("by", caller.by)
+        submission = self._submission(options, caller, trio.current_time())
+        if submission.job.special is not None:
+            await self._prepare(submission.job.special, submission)
+        accepted: Accepted = await self.ask(Submit(submission, options.on_conflict, Reply()))
+        return accepted, accepted.ended or submission.ended
+
+    async def submit_many(
+        self,
+        runs: Sequence[T],
+        options_of: Callable[[T], SubmitOptions],
+        caller: Caller,
+        *,
+        all_or_nothing: bool,
+    ) -> list[Accepted | GreenroomError]:
+        """Submit runs together; `options_of` returns the options of one, or raises its error.
+
+        Returns the outcome of each when they are committed; `ended` of an accepted one is set at its end.
+        Like `submit`, it has no checkpoint before the supervisor has received the runs, except for flows.
+        """
+        check_name("by", caller.by)
+        refusals: Refusals[Accepted] = Refusals(all_or_nothing)
+        now = trio.current_time()
+        submissions: list[Submission] = []
+        on_conflicts: list[OnConflict] = []
+        for index, run in enumerate(runs):
+            try:
+                options = options_of(run)
+                submission = self._submission(options, caller, now)
+                if submission.job.special is not None:
+                    await self._prepare(submission.job.special, submission)
+                submissions.append(submission)
+                on_conflicts.append(options.on_conflict)
+            except GreenroomError as error:
+                refusals.add(index, error)
+        if not submissions:
+            await trio.lowlevel.checkpoint()
+            return refusals.merged([])
+        message = SubmitMany(submissions, on_conflicts, all_or_nothing, Reply())
+        return refusals.merged(await self.ask(message))
+
+    async def _prepare(self, special: Special, submission: Submission) -> None:
+        """Let the engine's own job check the parameters, and add what is committed with the run."""
+        prepared = await special.prepare(submission.id, submission.params, self.ask)
+        submission.params, submission.memos = prepared.params, prepared.memos
+        submission.created_at = trio.current_time()  # it may have waited
+
+    def _submission(self, options: SubmitOptions, caller: Caller, now: float) -> Submission:
+        """Check the options of a submission."""
         registered = self._jobs.get(options.job)
         id, handle = self._ids(), options.handle
         if handle is None and registered.special is not None:
@@ -172,23 +221,11 @@ class EntryPoint:
         fingerprint = None
         if options.request_id is not None:
             fingerprint = _fingerprint(options, lane, plain)
-        memos: tuple[Memo, ...] = ()
-        if registered.special is not None:
-            prepared = await registered.special.prepare(id, plain, self.ask)
-            plain, memos = prepared.params, prepared.memos
-        terms = Terms(
-            request_id=options.request_id,
-            fingerprint=fingerprint,
-            queue_timeout=_limit("queue_timeout", options.queue_timeout, registered.queue_timeout),
-            run_timeout=_limit("run_timeout", options.run_timeout, registered.run_timeout),
-            deadline=_limit("deadline", options.deadline, registered.deadline),
-            warn_after=_limit("warn_after", options.warn_after, 2),
-            parent=caller.parent,
-            ancestors=caller.ancestors,
-            announced=registered.terms,
-        )
-        ended: Reply[RunRecord | None] = Reply()
-        submission = Submission(
+        if fingerprint is None and caller.parent is None and options.has_usual_times:
+            terms = registered.usual_terms
+        else:
+            terms = _terms(registered, options, caller, fingerprint)
+        return Submission(
             id=id,
             job=registered,
             handle=handle,
@@ -200,13 +237,10 @@ class EntryPoint:
             priority=registered.priority if options.priority is None else options.priority,
             key=options.key,
             by=caller.by,
-            created_at=trio.current_time(),
+            created_at=now,
             on_wait=options.on_wait,
-            ended=ended,
-            memos=memos,
+            ended=Reply(),
         )
-        accepted: Accepted = await self.ask(Submit(submission, options.on_conflict, Reply()))
-        return accepted, accepted.ended or ended
 
     def _lane(self, job: Job, options: SubmitOptions) -> str:
         return job.lane if options.lane is None else check_name("lane", lane_name(options.lane))
@@ -229,6 +263,20 @@ def _needs(job: Job, needs: Sequence[str]) -> tuple[str, ...]:
             f"(got {shown(list(labels))}): remove needs"
         )
     return tuple(sorted({*job.needs, *labels}))
+
+
+def _terms(job: Job, options: SubmitOptions, caller: Caller, fingerprint: str | None) -> Terms:
+    return Terms(
+        request_id=options.request_id,
+        fingerprint=fingerprint,
+        queue_timeout=_limit("queue_timeout", options.queue_timeout, job.queue_timeout),
+        run_timeout=_limit("run_timeout", options.run_timeout, job.run_timeout),
+        deadline=_limit("deadline", options.deadline, job.deadline),
+        warn_after=_limit("warn_after", options.warn_after, WARN_AFTER),
+        parent=caller.parent,
+        ancestors=caller.ancestors,
+        announced=job.terms,
+    )
 
 
 def _limit(what: str, given: float | None, default: float) -> float | None:

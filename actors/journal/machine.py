@@ -35,7 +35,16 @@ from .committer import (
     Write,
     Written,
 )
-from .messages import Answer, Look, Mention, ReadFailed, StoreIsDamaged, WatchEnd, unavailable
+from .messages import (
+    Answer,
+    AnswerMany,
+    Look,
+    Mention,
+    ReadFailed,
+    StoreIsDamaged,
+    WatchEnd,
+    unavailable,
+)
 
 _MENTION_DELAY = 0.05
 """Seconds for which a `Mention` waits for another change to be committed with."""
@@ -262,7 +271,11 @@ class JournalMachine:
         elif kind is ReadFailed:
             self._read_failed(message)
         elif not _refuse_answer(message):
-            if message.error is not None:
+            if kind is AnswerMany:
+                message.reply.set(
+                    [made(self.projection) if callable(made) else made for made in message.outcomes]
+                )
+            elif message.error is not None:
                 message.reply.fail(message.error)
             else:
                 message.reply.set(message.value)
@@ -298,8 +311,12 @@ class JournalMachine:
 
 
 def _refuse_answer(message: Any) -> bool:
-    """Fail an `Answer` about a run that could not be stored; whether it was one."""
-    if type(message) is not Answer or message.about is None or not message.about.refused:
+    """Fail an answer about a run that could not be stored; whether it was one."""
+    kind = type(message)
+    if kind is AnswerMany:
+        if not any(about is not None and about.refused for about in message.about):
+            return False
+    elif kind is not Answer or message.about is None or not message.about.refused:
         return False
     message.reply.fail(unavailable())
     return True

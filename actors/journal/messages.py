@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from ...protocol.errors import GreenroomError, Unavailable
 from ...protocol.fold import Projection
 from ...protocol.records import RunRecord
 from ..channel import Reply
-from ..messages import Submission
+from ..messages import Accepted, Submission
 from .change import Change
 
 
@@ -26,6 +26,22 @@ class Answer(msgspec.Struct):
     value: object = None
     error: GreenroomError | None = None
     about: Submission | None = None
+
+
+Outcome = Accepted | GreenroomError | Callable[[Projection], GreenroomError]
+"""The outcome of one submission of a batch; an error with committed state is made when it is answered."""
+
+
+class AnswerMany(msgspec.Struct):
+    """From the supervisor: answer a batch of submissions when everything before it is committed.
+
+    If one of the runs that the outcomes are `about` could not be stored, none of the batch was, and the reply
+    fails with `unavailable` instead.
+    """
+
+    reply: Reply[Sequence[Accepted | GreenroomError]]
+    outcomes: Sequence[Outcome]
+    about: Sequence[Submission | None]
 
 
 class Look(msgspec.Struct):

@@ -4,6 +4,9 @@ A part of the supervisor's machine. It keeps the submissions of all pending runs
 the handles (`handles.py`) for the result of a conflict, draws the places, and keeps the request ids. The
 journal creates the runs in the order of their submission. An admitted run enters its lane immediately;
 whether it starts is decided at the end of the turn, and its creation and start are then one change.
+
+A submission is first decided (`decide`) and then carried out. Until then the decision can be taken back
+(`undo`), which batches need (`batches.py`).
 """
 
 from __future__ import annotations
@@ -20,18 +23,27 @@ from ...protocol.errors import Conflict, Draining, GreenroomError, Internal, Que
 from ...protocol.events import RunChanged, RunStateChanged
 from ...protocol.fold import Projection
 from ...protocol.states import Status
+from ...protocol.submission import OnConflict
 from ...protocol.values import shown
 from ..actor import Kind
 from ..channel import Reply
 from ..effects import Effects
 from ..journal.change import Change
-from ..journal.messages import Look, WatchEnd, unavailable
+from ..journal.messages import AnswerMany, Look, WatchEnd, unavailable
 from ..messages import Accepted, FindRequest, Phase, Submission, Submit, cancel_replaced
-from .handles import Admit, Handles, Join, Refuse, Wait
+from .handles import Admit, Decision, Handles, Join, Refuse, Wait
 from .request_ids import RequestIds
 from .stored_bodies import held_elsewhere
 
 _STORED = frozenset(Status)
+
+
+class Repeat(msgspec.Struct, frozen=True):
+    """The request id was used before: the submission joins that run. If it was used for another submission,
+    the journal calls `refuse` for the error."""
+
+    run: str
+    refuse: Callable[[Projection], Conflict] | None
 
 
 class Admission:
@@ -56,7 +68,7 @@ class Admission:
     ) -> None:
         self.pending: dict[str, Submission] = {}
         self.store_is_down = False
-        self._placed: list[_New | Change] = []  # the new runs and new places of this turn, in order
+        self._placed: list[_New | Change | AnswerMany] = []  # what this turn sends to the journal, in order
         self._last: dict[str, int] = {}  # run: the index of its last entry in `_placed`
         self._committed = 0  # how many entries of `_placed` are sent to the journal
         self._max_pending = max_pending
@@ -108,55 +120,107 @@ class Admission:
 
     def submit(self, message: Submit, now: float) -> None:
         """Handle a submission."""
-        submission = message.submission
-        request_id = submission.terms.request_id
-        if request_id is not None and self._is_repeat(request_id, message, now):
-            return
+        submission, reply = message.submission, message.reply
+        if submission.terms.request_id is not None:
+            repeat = self.repeat(submission, now)
+            if repeat is not None:
+                self._answer_repeat(submission, repeat, reply)
+                return
         if self.store_is_down and submission.terms.ancestors:
             self._children_held.append(message)  # its parent's body waits until the store is back
             return
         if self.store_is_down:
-            message.reply.fail(unavailable())  # not by way of the journal, which waits for the store
+            reply.fail(unavailable())  # not by way of the journal, which waits for the store
             return
+        decision = self.decide(submission, message.on_conflict)
+        match decision:
+            case Admit() | Wait():
+                self.create(submission, decision, reply)
+            case Join(admitted):
+                self._effects.answer(reply, self.join_admitted(submission, admitted), about=admitted)
+            case Refuse(error, about):
+                self._effects.answer(reply, error=error, about=about)
+
+    def repeat(self, submission: Submission, now: float) -> Repeat | None:
+        """The earlier use of the submission's request id, if there is one."""
+        request_id = submission.terms.request_id
+        request = None if request_id is None else self._requests.find(request_id, now)
+        if request_id is None or request is None:
+            return None
+        if request.fingerprint == submission.terms.fingerprint:
+            return Repeat(request.run, None)
+        return Repeat(request.run, partial(_other_use, request_id, request.run))
+
+    def decide(self, submission: Submission, on_conflict: OnConflict) -> Decision:
+        """Decide about a submission whose request id is new. Nothing is sent and no place is drawn."""
         refusal = self._refusal(submission) or self._take_draft(submission)
         if refusal is not None:
-            self._effects.answer(message.reply, error=refusal)
-            return
+            return Refuse(refusal, None)
         if submission.priority is None:
             submission.priority = self._default_priority(submission.lane)
-        decision = self._handles.decide(submission, message.on_conflict)
+        decision = self._handles.decide(submission, on_conflict)
         match decision:
-            case Admit():
-                self.pending[submission.id] = submission
-                self._admit(submission)
-                self._place(submission.id, _New(submission, submission.place, message.reply))
-            case Wait(replaces):
-                self.pending[submission.id] = submission
-                if replaces is not None:
-                    submission.terms = replace(submission.terms, front=True)
-                self._place(submission.id, _New(submission, None, message.reply, replaces or ()))
+            case Admit() | Wait():
+                run = submission.id
+                self.pending[run] = submission
             case Join(admitted):
-                self._join(submission, message.reply, admitted.id, admitted)
-            case Refuse(error, about):
-                self._effects.answer(message.reply, error=error, about=about)
-                return
-        if request_id is not None:
-            run = decision.admitted.id if isinstance(decision, Join) else submission.id
-            self._requests.add(request_id, run, submission.terms.fingerprint)
-            if isinstance(decision, Join):
-                memo = Requested(request_id, run, submission.terms.fingerprint)
-                self._placed.append(Change((), run=run, expect=_STORED, memos=(memo,)))
+                run = admitted.id
+            case Refuse():
+                return decision
+        if submission.terms.request_id is not None:
+            self._requests.add(submission.terms.request_id, run, submission.terms.fingerprint)
+        return decision
 
-    def _is_repeat(self, request_id: str, message: Submit, now: float) -> bool:
-        request = self._requests.find(request_id, now)
-        if request is None:
-            return False
-        if request.fingerprint != message.submission.terms.fingerprint:
-            refuse = partial(_refuse_other_use, request_id, request.run)
-            self._effects.tell("journal", "", Look(refuse, message.reply))
+    def undo(self, submission: Submission, decision: Decision) -> None:
+        """Take back the last decision that is neither carried out nor taken back."""
+        if isinstance(decision, Refuse):
+            return
+        if submission.terms.request_id is not None:
+            self._requests.take_back(submission.terms.request_id)
+        if not isinstance(decision, Join):
+            del self.pending[submission.id]
+            self._handles.ended(submission, body_remains=False)
+
+    def create(self, submission: Submission, decision: Admit | Wait, reply: Reply[Accepted] | None) -> None:
+        """Create a run at the end of the turn. `reply` is answered when that is committed."""
+        if isinstance(decision, Admit):
+            self._admit(submission)
+            self._place(submission.id, _New(submission, submission.place, reply))
+            return
+        if decision.replaces is not None:
+            submission.terms = replace(submission.terms, front=True)
+        self._place(submission.id, _New(submission, None, reply, decision.replaces or ()))
+
+    def join_admitted(self, submission: Submission, admitted: Submission) -> Accepted:
+        """Join the admitted run of the handle, and record the request id."""
+        request_id = submission.terms.request_id
+        if request_id is not None:
+            memo = Requested(request_id, admitted.id, submission.terms.fingerprint)
+            self._placed.append(Change((), run=admitted.id, expect=_STORED, memos=(memo,)))
+        return self.join(submission, admitted.id)
+
+    def join(self, submission: Submission, run: str) -> Accepted:
+        """Join a run, which can have ended. Returns the answer, to be sent after the commits before it."""
+        ended, pending = submission.ended, self.pending.get(run)
+        if pending is None or submission.terms.parent is not None:  # a body can fail its own reply
+            self._effects.tell("journal", "", WatchEnd(run, ended))
+        elif pending.shared is not None:
+            ended = pending.shared
         else:
-            self._join(message.submission, message.reply, request.run, self.pending.get(request.run))
-        return True
+            pending.shared = ended
+            self._effects.tell("journal", "", WatchEnd(run, ended))
+        return Accepted(run, True, ended)
+
+    def answer(self, answer: AnswerMany) -> None:
+        """Answer a batch after its changes, so that the journal knows whether it has refused them."""
+        self._placed.append(answer)
+
+    def _answer_repeat(self, submission: Submission, repeat: Repeat, reply: Reply[Accepted]) -> None:
+        if repeat.refuse is None:
+            accepted = self.join(submission, repeat.run)
+            self._effects.answer(reply, accepted, about=self.pending.get(repeat.run))
+        else:
+            self._effects.tell("journal", "", Look(partial(_raise, repeat.refuse), reply))
 
     def find_request(self, message: FindRequest, now: float) -> None:
         """Answer which run a request id has created."""
@@ -229,29 +293,16 @@ class Admission:
         for placed in self._placed[self._committed : end]:
             self._commit(placed)
 
-    def _commit(self, placed: _New | Change) -> None:
-        if isinstance(placed, Change):
-            self._effects.commit(placed)
-        else:
+    def _commit(self, placed: _New | Change | AnswerMany) -> None:
+        if isinstance(placed, _New):
             self._effects.commit(placed.creation(None))
             self._waits(placed.submission)
+        else:
+            self._effects.tell("journal", "", placed)
 
     def _place(self, run: str, placed: _New | Change) -> None:
         self._last[run] = len(self._placed)
         self._placed.append(placed)
-
-    def _join(
-        self, submission: Submission, reply: Reply[Accepted], run: str, pending: Submission | None
-    ) -> None:
-        ended = submission.ended
-        if pending is None or submission.terms.parent is not None:  # a body can fail its own reply
-            self._effects.tell("journal", "", WatchEnd(run, ended))
-        elif pending.shared is not None:
-            ended = pending.shared
-        else:
-            pending.shared = ended
-            self._effects.tell("journal", "", WatchEnd(run, ended))
-        self._effects.answer(reply, Accepted(run, True, ended), about=pending)
 
     # Later.
 
@@ -301,7 +352,7 @@ class _New(msgspec.Struct, frozen=True, gc=False):
 
     submission: Submission
     place: int | None
-    reply: Reply[Accepted]
+    reply: Reply[Accepted] | None
     replaces: tuple[str, ...] = ()
 
     def creation(self, start: Change | None) -> Change:
@@ -343,13 +394,17 @@ class _New(msgspec.Struct, frozen=True, gc=False):
             submission=submission,
             creates=True,
             reply=self.reply,
-            answer=Accepted(submission.id, False),
+            answer=None if self.reply is None else Accepted(submission.id, False),
         )
 
 
-def _refuse_other_use(request_id: str, id: str, committed: Projection) -> NoReturn:
+def _other_use(request_id: str, id: str, committed: Projection) -> Conflict:
     run = committed.runs.get(id)
     details = {} if run is None else {"run": run}
-    raise Conflict(
+    return Conflict(
         f"request_id {shown(request_id)} was already used for another submission: use a new one", **details
     )
+
+
+def _raise(refuse: Callable[[Projection], Conflict], committed: Projection) -> NoReturn:
+    raise refuse(committed)

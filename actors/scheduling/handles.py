@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ...protocol.errors import Conflict, HandleLocked
+from ...protocol.errors import Conflict, GreenroomError, HandleLocked
 from ...protocol.states import Status
 from ...protocol.submission import OnConflict
 from ...protocol.values import shown
@@ -40,7 +40,7 @@ class Join(msgspec.Struct, frozen=True):
 class Refuse(msgspec.Struct, frozen=True):
     """The submission is refused with this error, which names the run `about`, if any."""
 
-    error: Conflict
+    error: GreenroomError
     about: Submission | None
 
 

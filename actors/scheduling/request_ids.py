@@ -61,6 +61,13 @@ class RequestIds:
         self._requests[request_id] = Request(run, fingerprint)
         self._of_run.setdefault(run, []).append(request_id)
 
+    def take_back(self, request_id: str) -> None:
+        """Undo the last `add` that is not undone: free this request id."""
+        run = self._requests.pop(request_id).run
+        self._of_run[run].pop()
+        if not self._of_run[run]:
+            del self._of_run[run]
+
     def forget(self, run: str) -> None:
         """The run could not be stored: free its request ids, and those of submissions that joined it."""
         for request_id in self._of_run.pop(run, ()):

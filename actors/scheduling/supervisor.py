@@ -70,11 +70,13 @@ from ..messages import (
     StoreIsDown,
     Submission,
     Submit,
+    SubmitMany,
     Suspect,
     WaitForActive,
     cancel_replaced,
 )
 from .admission import Admission
+from .batches import submit_many
 from .clearing import cancel_all, select_runs
 from .executor_pool import IN_PROCESS, Demand
 from .handles import Handles
@@ -134,6 +136,7 @@ class SupervisorMachine:
         admission = self._admission
         self._handlers: dict[type, Callable[[Any], None]] = {
             Submit: lambda message: admission.submit(message, self._now),
+            SubmitMany: lambda message: submit_many(admission, self.effects, message, self._now),
             FindRequest: lambda message: admission.find_request(message, self._now),
             Enter: self._enter,
             Suspect: self._suspect,

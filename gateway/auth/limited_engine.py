@@ -6,9 +6,9 @@ refused for limited tokens until this module defines what it does for them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ...protocol.errors import Forbidden, GreenroomError, NoActiveRun, NotFound
 from ...protocol.names import FLOW
@@ -21,11 +21,15 @@ from .scopes import Scope, without_foreign_runs
 if TYPE_CHECKING:
     from ...actors.engine.api import Engine
     from ...actors.engine.ticket import Ticket
+    from ...actors.messages import Accepted
     from ...protocol.events import Event
     from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow
     from ...protocol.records import Snapshot
     from ...protocol.submission import SubmitOptions
     from ...protocol.validation import FilesFate
+
+
+T = TypeVar("T")
 
 
 class _Denied:
@@ -117,13 +121,30 @@ class LimitedEngine(_Denied):
     # New runs.
 
     async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket[Any]:
-        self._scope.check_handle("task:" if options.handle is None else options.handle)
         self._check_new(options)
         async with hiding_foreign_runs(self._scope):
             return await self._engine.submit_options(options, by=by)
 
+    async def submit_many_options(
+        self, runs: Sequence[T], options_of: Callable[[T], SubmitOptions], *, all_or_nothing: bool, by: str
+    ) -> Sequence[Accepted | GreenroomError]:
+        def permitted(run: T) -> SubmitOptions:
+            options = options_of(run)
+            self._check_new(options)
+            return options
+
+        async with hiding_foreign_runs(self._scope):
+            outcomes = await self._engine.submit_many_options(
+                runs, permitted, all_or_nothing=all_or_nothing, by=by
+            )
+        return [
+            _without_foreign_runs(outcome, self._scope) if isinstance(outcome, GreenroomError) else outcome
+            for outcome in outcomes
+        ]
+
     def _check_new(self, options: SubmitOptions) -> None:
         scope = self._scope
+        scope.check_handle("task:" if options.handle is None else options.handle)
         scope.check_job(options.job)
         if scope.lanes is not None:
             scope.check_lane(self._engine.lane_of(options.job) if options.lane is None else options.lane)
@@ -236,7 +257,13 @@ async def hiding_foreign_runs(scope: Scope) -> AsyncIterator[None]:
     try:
         yield
     except GreenroomError as error:
-        kept = without_foreign_runs(error.details, scope)
-        if len(kept) == len(error.details):
+        permitted = _without_foreign_runs(error, scope)
+        if permitted is error:
             raise
-        raise type(error)(error.message, **kept) from None
+        raise permitted from None
+
+
+def _without_foreign_runs(error: GreenroomError, scope: Scope) -> GreenroomError:
+    """The same error, without details about runs that the caller cannot see."""
+    kept = without_foreign_runs(error.details, scope)
+    return error if len(kept) == len(error.details) else type(error)(error.message, **kept)

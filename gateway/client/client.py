@@ -6,13 +6,22 @@ The gateway checks arguments like the embedded engine; the client checks only wh
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 import trio
 
 from ...protocol import commands as wire
+from ...protocol.batches import (
+    Refusals,
+    RunKeywords,
+    Submitted,
+    check_run,
+    check_runs,
+    existed,
+    with_drawn_ids,
+)
 from ...protocol.errors import GreenroomError, Invalid, Unavailable
 from ...protocol.events import Event, Filter, RunStateChanged, RunWaiting
 from ...protocol.flow.commands import Signal
@@ -26,6 +35,7 @@ from ...protocol.parts import joined
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.states import Status
 from ...protocol.submission import (
+    NewRun,
     OnWait,
     SubmitCommand,
     SubmitKeywords,
@@ -46,6 +56,7 @@ from ...protocol.validation import (
 from ...protocol.values import json_value
 from .calls import expected
 from .cluster import ClientCluster
+from .errors import raised_from
 from .executors import ClientExecutors
 from .flows import ClientFlows
 from .iterating import Iterating, converted, still_executing
@@ -173,6 +184,64 @@ class Client:
         if options.on_wait is not None and self._link.follows:
             self._nursery.start_soon(self._report_wait, run_id, before, options.on_wait)
         return ClientTicket(run_id, existed, self, job)
+
+    @overload
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: Literal[True] = True
+    ) -> list[ClientTicket[Any]]: ...
+
+    @overload
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: bool
+    ) -> list[ClientTicket[Any] | GreenroomError]: ...
+
+    async def submit_many(self, runs: Sequence[RunKeywords], *, all_or_nothing: bool = True) -> Any:
+        """See `Engine.submit_many`. Like a submit, a batch is sent again if the connection is lost, and
+        creates each run once."""
+        check_runs(runs, all_or_nothing)
+        refusals: Refusals[ClientTicket[Any]] = Refusals(all_or_nothing)
+        given: list[tuple[RunKeywords, NewRun]] = []
+        for index, run in enumerate(runs):
+            try:
+                given.append((run, self._new_run(run)))
+            except GreenroomError as error:
+                refusals.add(index, error)
+        if not given:
+            await trio.lowlevel.checkpoint()
+            return refusals.merged([])
+        before = self._link.following.seq
+        command = wire.SubmitMany(
+            id=self._link.number(),
+            runs=with_drawn_ids([new for _, new in given], self._link.draw_id),
+            all_or_nothing=all_or_nothing,
+        )
+        parts = await self._link.ask_for_parts(command)
+        outcomes = [outcome for part in parts for outcome in part.submitted or ()]
+        return refusals.merged(
+            [self._outcome(*pair, outcome, before) for pair, outcome in zip(given, outcomes, strict=True)]
+        )
+
+    def _new_run(self, run: RunKeywords) -> NewRun:
+        check_run(run)
+        given: dict[str, Any] = dict(run)
+        given["job"] = check_name("job", job_name(run["job"]))
+        options = SubmitOptions(**given)
+        check_name("handle", options.handle)
+        options.check()
+        params = options.params
+        if params is not None:
+            params = json_value(plain_params(params, None), "params", None)
+        return NewRun(job=options.job, params=params, **to_wire(options))
+
+    def _outcome(
+        self, run: RunKeywords, new: NewRun, outcome: Submitted, before: int
+    ) -> ClientTicket[Any] | GreenroomError:
+        if outcome.error is not None:
+            return raised_from(outcome.error.code, outcome.error.message, outcome.error.details)
+        run_id, on_wait = expected(outcome.run_id), run.get("on_wait")
+        if on_wait is not None and self._link.follows:
+            self._nursery.start_soon(self._report_wait, run_id, before, on_wait)
+        return ClientTicket(run_id, existed(new, outcome), self, typed_job(run["job"]))
 
     async def rerun(self, run_id: str) -> ClientTicket[Any]:
         """See `Engine.rerun`."""

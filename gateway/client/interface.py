@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, overload
 
 from ...actors.channel import Result_co
+from ...protocol.batches import RunKeywords
+from ...protocol.errors import GreenroomError
 from ...protocol.events import Event, Filter
 from ...protocol.flow.records import (
     FlowRow,
@@ -173,6 +175,16 @@ class RunEngine(Protocol):
         params: P | None = None,
         **options: Unpack[SubmitKeywords],
     ) -> RunTicket[R]: ...
+
+    @overload
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: Literal[True] = True
+    ) -> Sequence[RunTicket[Any]]: ...
+
+    @overload
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: bool
+    ) -> Sequence[RunTicket[Any] | GreenroomError]: ...
 
     async def rerun(self, run_id: str) -> RunTicket[Any]: ...
 

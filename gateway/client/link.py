@@ -25,6 +25,7 @@ from ...protocol.commands import (
     Ok,
     Resync,
     ServerMessage,
+    SubmitMany,
     Subscribe,
     Unsubscribe,
     Wait,
@@ -305,10 +306,11 @@ class Link:
         payload = MSGPACK.encode(call.command)
         most = self.welcome.limits.get("max_message_bytes", len(payload))
         if len(payload) > most:
+            remedy = ": divide its runs among several calls" if isinstance(call.command, SubmitMany) else ""
             self._calls.fail(
                 call,
                 TooLarge(
-                    f"{call.name} must be at most {most:g} bytes (got {len(payload)})",
+                    f"{call.name} must be at most {most:g} bytes (got {len(payload)}){remedy}",
                     size=len(payload),
                     limit=most,
                 ),

@@ -13,18 +13,17 @@ from ..shared import Shared
 
 def waits(message: ForwardRequest) -> bool:
     """Whether the answer to this request can take long."""
-    methods, _ = find(_request(message).segments)
-    route = methods.get(message.method)
-    return route is not None and route.waits
+    methods = find(_request(message).segments)
+    return message.method in methods and methods[message.method][0].waits
 
 
 async def answer_request(shared: Shared, message: ForwardRequest, caller: Caller) -> Response:
     """Answer a request that a follower has forwarded. The follower has checked its form."""
     request = _request(message)
-    methods, names = find(request.segments)
-    route = methods.get(message.method)
-    if route is None:
+    methods = find(request.segments)
+    if message.method not in methods:
         raise Invalid(f"method {message.method} not allowed for {message.path}")
+    route, names = methods[message.method]
     if not route.permits(caller):
         raise Forbidden(f"requires the role {route.role}", role=caller.role)
     return await route.run(Call(shared, caller, request, names, message.body.encode()))

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
 import trio
+from msgspec.structs import replace
 
 from ...actors.engine.api import Engine
 from ...actors.executors.connection import ENDED, Connection
@@ -22,13 +22,13 @@ from ...protocol.commandbase import CommandBase
 from ...protocol.commands import GetCluster
 from ...protocol.errors import Invalid, Unavailable
 from ...protocol.records import ClusterInfo, LeaderInfo
-from ...protocol.submission import SubmitCommand
 from ..auth.tokens import Caller, Role
 from ..commands.entries import Entry, Fields
 from .following import Following, LeaderLost
 from .leading import Leading, NodeGateway, receive_first, send_last
 from .relay import relay
 from .replica import Replica
+from .request_ids import with_request_ids, with_true_joins
 from .turns import Turn, Turns
 
 T = TypeVar("T")
@@ -162,21 +162,19 @@ class Router:
         command: Any,
         turn: Turn | None,
     ) -> Fields:
-        draws_id = isinstance(command, SubmitCommand) and command.request_id is None
-        if draws_id:
-            request_id = f"node:{self._ids.getrandbits(128):032x}"
-            command = msgspec.structs.replace(command, request_id=request_id)
+        sent = with_request_ids(command, self._draw_request_id)
         fields = await self._at_leader(
-            lambda: call(command),
-            lambda following: following.forward(caller, command),
+            lambda: call(sent),
+            lambda following: following.forward(caller, sent),
             repeatable=entry.repeatable,
-            clients_repeat=entry.repeatable and not draws_id,
+            clients_repeat=entry.repeatable and sent is command,
             waits=entry.waits,
             turn=turn,
         )
-        if draws_id and fields.get("joined") and command.on_conflict != "join":
-            fields["joined"] = False  # it only means that the submission was sent twice
-        return fields
+        return fields if sent is command else with_true_joins(command, fields)
+
+    def _draw_request_id(self) -> str:
+        return f"node:{self._ids.getrandbits(128):032x}"
 
     async def request(
         self,
@@ -217,7 +215,7 @@ class Router:
         except (LeaderLost, Unavailable):
             return here
         known: ClusterInfo = fields["cluster"]
-        return msgspec.structs.replace(known, node=here.node, role=here.role)
+        return replace(known, node=here.node, role=here.role)
 
     async def serve_executor(self, connection: Connection, name: str) -> None:
         """Serve an executor that has connected to this node: in its own engine, or by passing its frames on

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from ...actors.messages import Accepted
 from ...protocol import commands as wire
+from ...protocol.batches import Submitted, check_runs
 from ...protocol.commandbase import timeout_from_wire
-from ...protocol.errors import Conflict
+from ...protocol.errors import Conflict, GreenroomError
 from ...protocol.lane_settings import check_names
 from ...protocol.names import check_name, lane_name
-from ...protocol.submission import SubmitOptions, from_wire
+from ...protocol.submission import NewRun, SubmitOptions, from_wire
 from ...protocol.validation import FilesFate, check_limit, check_text
 from ..auth.tokens import Role
 from ..stream.snapshots import View
@@ -29,6 +31,24 @@ async def _submit(context: Context, command: wire.Submit) -> Fields:
     )
     ticket = await context.engine.submit_options(options, by=context.by)
     return {"run_id": ticket.id, "joined": ticket.joined}
+
+
+async def _submit_many(context: Context, command: wire.SubmitMany) -> Fields:
+    check_runs(command.runs, command.all_or_nothing)
+    outcomes = await context.engine.submit_many_options(
+        command.runs, _options, all_or_nothing=command.all_or_nothing, by=context.by
+    )
+    return {"submitted": [_submitted(outcome) for outcome in outcomes]}
+
+
+def _options(run: NewRun) -> SubmitOptions:
+    return SubmitOptions(job=run.job, handle=run.handle, params=run.params, **from_wire(run))
+
+
+def _submitted(outcome: Accepted | GreenroomError) -> Submitted:
+    if isinstance(outcome, GreenroomError):
+        return Submitted.refused(outcome)
+    return Submitted(outcome.run, outcome.joined)
 
 
 async def _cancel(context: Context, command: wire.Cancel) -> Fields:
@@ -170,6 +190,14 @@ _VIEWER, _OPERATOR, _ADMIN = Role.VIEWER, Role.OPERATOR, Role.ADMIN
 
 TABLE: tuple[Entry, ...] = (
     Entry(wire.Submit, _OPERATOR, _submit, Http("POST", "/api/runs", status=201), repeatable=True),
+    Entry(
+        wire.SubmitMany,
+        _OPERATOR,
+        _submit_many,
+        Http("POST", "/api/runs/batch"),
+        heavy=True,
+        repeatable=True,
+    ),
     Entry(wire.Cancel, _OPERATOR, _cancel, Http("POST", "/api/runs/{run_id}/cancel")),
     Entry(wire.Inject, _OPERATOR, _inject, Http("POST", "/api/runs/{run_or_handle}/inject")),
     Entry(wire.Answer, _OPERATOR, _answer, Http("POST", "/api/interrupts/{interrupt_id}/answer")),

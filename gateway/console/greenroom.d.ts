@@ -139,6 +139,13 @@ export class Client<State extends Projection | null = Projection> {
 
   /** Submit a run of a job. Resent after a lost connection, and carried out once. */
   submit<Result = unknown>(job: string, options: SubmitOptions): Promise<Ticket<Result>>;
+  /**
+   * Submit up to 10,000 runs together. Resolves to a Ticket for each, in their order. If one is refused, all are: it
+   * rejects with that error, whose `details` contain the `index`.
+   */
+  submitMany(runs: readonly NewRun[], options?: { allOrNothing?: true }): Promise<Ticket[]>;
+  /** With `allOrNothing: false`, the error is in the place of a refused run's Ticket; the others are created. */
+  submitMany(runs: readonly NewRun[], options: SubmitManyOptions): Promise<(Ticket | GreenroomError)[]>;
   /** Submit a new run with the job, handle, lane, kind and parameters of another one. */
   rerun<Result = unknown>(runId: string): Promise<Ticket<Result>>;
 
@@ -327,6 +334,19 @@ export interface LaneOptions {
 /** The options of `Client.submit`. */
 export interface SubmitOptions extends RunOptions {
   handle: string;}
+
+/** One run of `Client.submitMany`: the job, and the options of `Client.submit`. */
+export interface NewRun extends SubmitOptions {
+  job: string;
+}
+
+/** The options of `Client.submitMany`. */
+export interface SubmitManyOptions {
+  /** Whether one refused run refuses all (true). */
+  allOrNothing?: boolean;
+  /** @deprecated Use `allOrNothing`. */
+  all_or_nothing?: boolean;
+}
 
 /** The options of `flows.start`. */
 export interface StartFlowOptions extends RunOptions {

@@ -644,8 +644,9 @@ function notify(listener, item) {
 
 const SUBPROTOCOL = "greenroom.v1.json";
 const FINAL = new Set(["invalid", "unauthorized", "forbidden"]);
-const STARTS = new Set(["submit", "start_flow"]);
-const LISTS = ["runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"];
+const STARTS = new Set(["submit", "submit_many", "start_flow"]);
+const MOST_RUNS = 10_000; // of one batch
+const LISTS = ["submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"];
 const UNAUTHORIZED = 4401;
 const LONGEST_TIMEOUT = 2 ** 31 - 1;
 
@@ -902,6 +903,31 @@ export class Client {
     const reply = await this.#ask({ ...command, ...given, request_id }, true);
     const expected = isGiven(given.request_id) || given.on_conflict === "join";
     return new Ticket(reply.run_id, Boolean(reply.joined) && expected, this);
+  }
+
+  /**
+   * Submit up to 10,000 runs together: objects with `job` and the options of `submit`. Resolves to a Ticket for each, in
+   * their order. If one is refused, all are: it rejects with that error, whose `details` contain the `index`. With
+   * `allOrNothing: false`, the error is in the place of that run's Ticket, and the other runs are created.
+   */
+  async submitMany(runs, options = {}) {
+    const { allOrNothing = true } = read("submitMany", options, ["allOrNothing"]);
+    if (!Array.isArray(runs)) {
+      throw new GreenroomError("invalid", `submitMany: runs must be an array (got ${shown(runs)})`);
+    }
+    if (runs.length > MOST_RUNS) {
+      const rule = `runs must have at most ${MOST_RUNS} entries (got ${runs.length})`;
+      const details = { size: runs.length, limit: MOST_RUNS };
+      throw new GreenroomError("too_large", `submitMany: ${rule}: divide them among several calls`, details);
+    }
+    const given = runs.map((run, index) => toWire(`submitMany: runs[${index}]`, run, ["job", ...SUBMIT]));
+    const sent = given.map((run) => ({ ...run, request_id: run.request_id ?? drawId() }));
+    const reply = await this.#ask({ type: "submit_many", runs: sent, all_or_nothing: allOrNothing }, true);
+    return reply.submitted.map(({ run_id, joined, error }, index) => {
+      if (error) return new GreenroomError(error.code, error.message, error.details);
+      const expected = isGiven(given[index].request_id) || given[index].on_conflict === "join";
+      return new Ticket(run_id, Boolean(joined) && expected, this);
+    });
   }
 
   /** Submit a new run with the job, handle, lane, kind, parameters and needs of another one. */
@@ -1178,7 +1204,8 @@ export class Client {
       if (size > limit) {
         this.#calls.delete(call.command.id);
         const message = `${call.command.type}: message must have at most ${limit} bytes (got ${size})`;
-        call.reject(new GreenroomError("too_large", message, { size, limit }));
+        const remedy = call.command.type === "submit_many" ? ": divide its runs among several calls" : "";
+        call.reject(new GreenroomError("too_large", message + remedy, { size, limit }));
         return;
       }
     }

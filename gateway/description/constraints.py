@@ -12,6 +12,7 @@ from typing import Any, get_args
 import msgspec
 
 from ...protocol import commands as wire
+from ...protocol.batches import MAX_RUNS
 from ...protocol.commandbase import CommandBase
 from ...protocol.flow import commands as flow_wire
 from ...protocol.flow.records import WorkerKind
@@ -19,7 +20,7 @@ from ...protocol.lane_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY, MOST_WE
 from ...protocol.lanes import RatePer
 from ...protocol.names import MAX_NAME
 from ...protocol.states import Status
-from ...protocol.submission import OnConflict
+from ...protocol.submission import NewRun, OnConflict
 from ...protocol.validation import HIGHEST_SEQ, LONGEST_POLL, MAX_LABELS, MAX_SERVICES, FilesFate
 from ..tasks.forms import STATUSES
 from ..tasks.input import (
@@ -31,7 +32,7 @@ from ..tasks.input import (
     PollQueue,
     RegisterWorker,
 )
-from .schemas import Json, properties
+from .schemas import Json, properties, ref
 
 _HIGHEST = 2**31 - 1
 
@@ -120,6 +121,7 @@ _RULES: dict[str, Json] = {
     "age": {"type": ["number", "null"], "exclusiveMinimum": 0},
 }
 _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
+    wire.SubmitMany: {"runs": {"type": "array", "items": ref(NewRun.__name__), "maxItems": MAX_RUNS}},
     wire.Answer: {"key": NAME},
     wire.SetConcurrency: {"limit": LIMIT},
     wire.SetMaxConcurrent: {"limit": LIMIT},

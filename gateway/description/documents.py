@@ -16,6 +16,7 @@ from typing import get_args
 import msgspec
 
 from ...protocol import commands as wire
+from ...protocol.batches import Submitted
 from ...protocol.codec import CODECS
 from ...protocol.commandbase import CommandBase
 from ...protocol.errors import BY_CODE
@@ -23,6 +24,7 @@ from ...protocol.events import Event, Filter
 from ...protocol.flow import commands as flow_wire
 from ...protocol.flow.records import FlowTask, NodeRun, WorkerState
 from ...protocol.records import ClusterInfo, Counts, ExecutorInfo, LaneState, RunRecord, Snapshot
+from ...protocol.submission import NewRun
 from ..commands.entries import Entry, Http
 from ..commands.table import TABLE
 from ..http.routes import paths
@@ -55,9 +57,11 @@ _SHOWN = (
     ExecutorInfo,
     Filter,
     LaneState,
+    NewRun,
     wire.Resync,
     RunRecord,
     Snapshot,
+    Submitted,
     FlowTask,
     NodeRun,
     WorkerState,
@@ -67,6 +71,7 @@ _VERSION = SERVER.partition("/")[2]
 
 ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     wire.Submit: ("run_id", "joined"),
+    wire.SubmitMany: ("submitted",),
     wire.Cancel: ("run",),
     wire.Inject: ("outcome",),
     wire.Answer: ("outcome",),
@@ -144,7 +149,7 @@ def asyncapi() -> Json:
         },
         "components": {
             "messages": messages,
-            "schemas": named_discriminators(_checked(schemas([*sent, *received]), commands)),
+            "schemas": named_discriminators(_checked(schemas([*sent, *received]), [*commands, NewRun])),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -175,7 +180,7 @@ def openapi() -> Json:
         "security": [{"token": []}],
         "paths": {path: described[path] for path in sorted(described)},
         "components": {
-            "schemas": schemas([*_SHOWN, *TASK_SCHEMAS]) | {"Error": _ERROR},
+            "schemas": _checked(schemas([*_SHOWN, *TASK_SCHEMAS]), [NewRun]) | {"Error": _ERROR},
             "responses": {
                 "error": {
                     "description": "An error. Each code has its status: "
@@ -221,9 +226,9 @@ _SENT: Json = {
 # AsyncAPI
 
 
-def _checked(found: Json, commands: list[type[CommandBase]]) -> Json:
-    """The schemas; those of commands with all checks of their fields."""
-    for kind in commands:
+def _checked(found: Json, kinds: list[type[msgspec.Struct]]) -> Json:
+    """The schemas; those of `kinds`, commands and their parts, with all checks of their fields."""
+    for kind in kinds:
         own = found[kind.__name__]["properties"]
         own |= {name: constrained(kind, name, own[name]) for name in own if name not in ("id", "type")}
     return found

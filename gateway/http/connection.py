@@ -153,13 +153,13 @@ class Http:
             segments = request.segments
         except UnicodeDecodeError:
             raise BadRequest(400, "path must be UTF-8") from None
-        methods, names = find(segments)
+        methods = find(segments)
         allow = ("Allow", ", ".join(sorted({*methods, "OPTIONS"})))
         if request.method == "OPTIONS":
             return Response(204, headers=(allow,))
-        route = methods.get(request.method)
-        if route is None:
+        if request.method not in methods:
             return self._fault(405, f"method {request.method} not allowed for {request.path}", (allow,))
+        route, names = methods[request.method]
         limits = shared.limits
         if self._rate.take(limits.rate, limits.burst):
             raise RateLimited(f"rate limit exceeded: at most {limits.rate:g} requests per second")
@@ -168,7 +168,7 @@ class Http:
             self._check_body(request, route)
             body = await self._requests.body()
             self._check_token()
-        call = Call(shared, caller, request, names, body)
+        call = Call(shared, caller, request, names, body, self._rate)
         return await (self._wait_for(route, call) if route.waits else route.run(call))
 
     def _caller(self, route: Route, request: Request) -> Caller:

@@ -20,6 +20,7 @@ from ...protocol.values import shown
 from ..auth.tokens import Caller, Role
 from ..commands.entries import Entry
 from ..commands.table import TABLE
+from ..limits import Rate, check_rate_of_runs
 from ..shared import Shared
 from ..tasks.calls import TABLE as TASK_CALLS
 from ..tasks.calls import TaskCall
@@ -40,6 +41,8 @@ class Call:
     request: Request
     names: dict[str, str]
     body: bytes
+    rate: Rate | None = None
+    """Counts the requests of the connection; `None` if the node that has received this one counts them."""
 
 
 @attrs.frozen
@@ -71,6 +74,8 @@ async def _command(entry: Entry, call: Call) -> Response:
     http = entry.http
     assert http is not None, "an entry without `http` has no route"
     command, given_names = _command_in(entry, call)
+    if call.rate is not None:
+        check_rate_of_runs(call.rate, call.shared.limits, command)
     try:
         fields = await call.shared.execute(entry, call.caller, command)
     except Invalid as error:
@@ -284,18 +289,20 @@ def paths() -> Iterator[tuple[str, str]]:
                 yield method, "/" + "/".join(segments)
 
 
-def find(segments: tuple[str, ...]) -> tuple[dict[str, Route], dict[str, str]]:
-    """The methods of a path, and the values of the names in it. Raises `NotFound`."""
-    methods: dict[str, Route] = {}
-    names: dict[str, str] = {}
+def find(segments: tuple[str, ...]) -> dict[str, tuple[Route, dict[str, str]]]:
+    """The methods of a path, each with the values of the names in it. A path without names comes first, as in
+    OpenAPI. Raises `NotFound`."""
+    if segments in _TABLE:
+        return {method: (route, {}) for method, route in _TABLE[segments].items()}
+    methods: dict[str, tuple[Route, dict[str, str]]] = {}
     for template, offered in _TABLE.items():
-        found = _match(template, segments)
-        if found is not None:
-            methods |= {method: route for method, route in offered.items() if method not in methods}
-            names |= found
+        names = _match(template, segments)
+        if names is not None:
+            for method, route in offered.items():
+                methods.setdefault(method, (route, names))
     if not methods:
         raise NotFound(f"path /{'/'.join(segments)} not found", value="/".join(segments)[:200])
-    return methods, names
+    return methods
 
 
 def _match(template: tuple[str, ...], segments: tuple[str, ...]) -> dict[str, str] | None:

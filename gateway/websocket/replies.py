@@ -45,6 +45,7 @@ class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
     seq: int
     total: int | None = None
     next: int | None = None
+    submitted: list[msgspec.Raw] | None = None
     runs: list[msgspec.Raw] | None = None
     events: list[msgspec.Raw] | None = None
     flows: list[msgspec.Raw] | None = None
@@ -76,7 +77,9 @@ def snapshot_replies(
         yield codec.encode(_OkPart(id, seq, part, more))
 
 
-LISTS = frozenset({"runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"})
+LISTS = frozenset(
+    {"submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"}
+)
 """The fields of replies that can be long lists."""
 
 

@@ -37,7 +37,7 @@ from ..auth.tokens import Caller
 from ..cluster.turns import Turns
 from ..commands.entries import Entry
 from ..commands.table import BY_TYPE
-from ..limits import Credit, Rate
+from ..limits import Credit, Rate, check_rate_of_runs
 from ..shared import Shared
 from ..stream.filters import check_filter
 from .frames import PING, close_frame
@@ -205,6 +205,7 @@ class Session:
             command = decode_command(self._codec, message)
             if isinstance(command, Auth):
                 raise Invalid("the connection is already authenticated")
+            check_rate_of_runs(self._rate, limits, command)
             entry = BY_TYPE[type(command)]
             self._check_role(entry)
             if entry.waits:

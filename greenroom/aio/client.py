@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
 import trio
 
-from ..actors.aio.methods import Facade, iterating, method
+from ..actors.aio.methods import Facade, in_current_loop, iterating, method
 from ..actors.aio.portal import Portal
 from ..actors.channel import Result_co
 from ..gateway.client import client, cluster, connecting, executors, flows, workers
 from ..gateway.client import ticket as client_ticket
+from ..protocol.batches import RunKeywords, check_runs, with_on_wait
+from ..protocol.errors import GreenroomError
 from ..protocol.jobs import AnyJob, JobFunction
 from ..protocol.records import Snapshot
 from ..protocol.submission import SubmitKeywords
@@ -143,6 +146,27 @@ class Client(Facade[client.Client]):
     ) -> ClientTicket[Any]:
         """See `greenroom.Client.submit`."""
         return await _submit(self, job, handle=handle, params=params, **options)
+
+    @overload
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: Literal[True] = True
+    ) -> list[ClientTicket[Any]]: ...
+
+    @overload
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: bool
+    ) -> list[ClientTicket[Any] | GreenroomError]: ...
+
+    async def submit_many(self, runs: Sequence[RunKeywords], *, all_or_nothing: bool = True) -> Any:
+        """See `greenroom.Client.submit_many`."""
+        check_runs(runs, all_or_nothing)
+        given = with_on_wait(runs, in_current_loop)
+        outcomes = await self._portal.call(
+            partial(self._original.submit_many, given, all_or_nothing=all_or_nothing)
+        )
+        return [
+            one if isinstance(one, GreenroomError) else ClientTicket(one, self._portal) for one in outcomes
+        ]
 
     rerun = method(client.Client.rerun, ClientTicket)
     cancel = method(client.Client.cancel)

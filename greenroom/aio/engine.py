@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
-from ..actors.aio.methods import Facade, iterating, method, sync_method
+from ..actors.aio.methods import Facade, in_current_loop, iterating, method, sync_method
 from ..actors.aio.portal import Portal
 from ..actors.channel import Result_co
 from ..actors.engine import api
@@ -14,6 +15,8 @@ from ..actors.engine.open import open_engine as open_engine_in_trio
 from ..actors.executors import api as executors_api
 from ..actors.flow import api as flow_api
 from ..actors.workers import api as workers_api
+from ..protocol.batches import RunKeywords, check_runs, with_on_wait
+from ..protocol.errors import GreenroomError
 from ..protocol.jobs import AnyJob, JobFunction
 from ..protocol.submission import SubmitKeywords
 from .thread import opening
@@ -123,6 +126,27 @@ class Engine(Facade[api.Engine]):
     ) -> Ticket[Any]:
         """See `greenroom.Engine.submit`."""
         return await _submit(self, job, handle=handle, params=params, by=by, **options)
+
+    @overload
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: Literal[True] = True, by: str = "app"
+    ) -> list[Ticket[Any]]: ...
+
+    @overload
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: bool, by: str = "app"
+    ) -> list[Ticket[Any] | GreenroomError]: ...
+
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: bool = True, by: str = "app"
+    ) -> Any:
+        """See `greenroom.Engine.submit_many`."""
+        check_runs(runs, all_or_nothing)
+        given = with_on_wait(runs, in_current_loop)
+        outcomes = await self._portal.call(
+            partial(self._original.submit_many, given, all_or_nothing=all_or_nothing, by=by)
+        )
+        return [one if isinstance(one, GreenroomError) else Ticket(one, self._portal) for one in outcomes]
 
     rerun = method(api.Engine.rerun, Ticket)
     cancel = method(api.Engine.cancel)

@@ -26,9 +26,10 @@ class LazyCommand(click.Command):
         ]
 
     def load(self) -> click.Command:
-        """Import the command. In its module, a name that is a Python built-in ends with `_`."""
+        """Import the command. In its module, a name has `_` instead of `-`, and one that is a Python built-in
+        ends with `_`."""
         module = import_module(f".{self._module}", __package__)
-        name = str(self.name)
+        name = str(self.name).replace("-", "_")
         command: click.Command = getattr(module, name, None) or getattr(module, f"{name}_")
         return command
 

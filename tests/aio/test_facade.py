@@ -25,7 +25,7 @@ from greenroom.gateway.client.workers import ClientWorkers
 FOR_THE_GATEWAY = {
     "Engine": set(
         "blocked check_open commit_seconds committed has_lease history_page job_of lane_of lease_lapsed look "
-        "max_value_bytes node_changed stopped store_is_down stream submit_options".split()
+        "max_value_bytes node_changed stopped store_is_down stream submit_many_options submit_options".split()
     ),
     "Workers": {"give_back", "permit", "queued"},
     "Executors": {"blocked", "ended", "lost", "serve", "ttl"},

@@ -8,7 +8,18 @@ from importlib import import_module
 
 from .figures import as_json, as_lines, machine
 
-BENCHMARKS = ("memory", "store", "gateway", "flows", "aio", "executors", "cluster", "order", "before")
+BENCHMARKS = (
+    "memory",
+    "store",
+    "gateway",
+    "flows",
+    "aio",
+    "executors",
+    "cluster",
+    "order",
+    "batches",
+    "before",
+)
 
 
 def main() -> None:

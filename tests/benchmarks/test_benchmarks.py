@@ -12,7 +12,7 @@ import trio
 from greenroom import open_engine
 from greenroom.protocol.states import Status
 
-from . import aio, before, cluster, executors, flows, gateway, memory, order, store
+from . import aio, batches, before, cluster, executors, flows, gateway, memory, order, store
 from .bare import Floor, RecordingStore, fill, statements_of
 from .figures import Figure, as_json, as_lines
 from .versions import NoHistory, lay_out_commit
@@ -55,6 +55,7 @@ CLUSTER = {
 }
 
 ORDER = {"QUEUED": 40, "KEYS": 5, "ROUNDS": 1, "CLIENTS": 5}
+BATCHES = {"RUNS": 20, "CLIENTS": 2, "ROUNDS": 1}
 
 BEFORE = {
     "RUNS": 20,
@@ -150,6 +151,13 @@ def test_the_cluster_benchmark_reports_the_same_as_a_table_and_as_json(monkeypat
     figures = figures_in_small(cluster, CLUSTER, monkeypatch)
     assert_same_reports("cluster", figures)
     assert sum(figure.passed is not None for figure in figures) == 4
+
+
+@pytest.mark.usefixtures("_level")
+def test_the_batches_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
+    figures = figures_in_small(batches, BATCHES, monkeypatch)
+    assert_same_reports("batches", figures)
+    assert sum(figure.passed is not None for figure in figures) == 3
 
 
 @pytest.mark.usefixtures("_level")

@@ -107,6 +107,49 @@ def test_submit_with_wait_exits_with_5_if_the_run_fails(handle: str):
     assert "failed: ValueError" in refusal("watch", run["id"], code=5)
 
 
+def test_runs_of_a_file_are_submitted_together_in_their_order(handle: str, tmp_path: Path):
+    lines = [json.dumps({"job": "quick", "handle": f"{handle} {n}", "params": {"n": n}}) for n in range(3)]
+    (tmp_path / "runs.jsonl").write_text("\n".join([lines[0], "", *lines[1:]]) + "\n")
+    for argument, stdin in (("runs.jsonl", None), ("-", "\n".join(lines))):
+        ids = greenroom("submit-many", argument, stdin=stdin).stdout.split()
+        assert [as_json("show", id)["handle"] for id in ids] == [f"{handle} {n}" for n in range(3)]
+        for id in ids:
+            greenroom("watch", id)
+
+
+def test_one_refused_run_of_a_file_refuses_all_unless_each_is_submitted(
+    handle: str, tmp_path: Path, server: Served
+):
+    run = json.dumps({"job": "waits", "handle": handle, "queue_timeout": "none"})
+    (tmp_path / "runs.jsonl").write_text(f"{run}\n\n{run}\n")
+    assert refusal("submit-many", "runs.jsonl").startswith(f'line 3: handle "{handle}" is taken by run')
+    assert "no handle of this name" in refusal("show", handle)
+    result = greenroom("submit-many", "runs.jsonl", "--each", code=1)
+    assert server.said() == f"waits {handle}"
+    active = as_json("show", handle)["id"]
+    assert result.stdout.split() == [active]
+    first, last = result.stderr.splitlines()
+    assert first.startswith(f'line 3: handle "{handle}" is taken by run {active}')
+    assert last == "Error: 1 of 2 runs refused"
+    both = all_json("submit-many", "runs.jsonl", "--each", code=1)
+    assert [outcome["error"]["code"] for outcome in both] == ["conflict", "conflict"]
+    greenroom("inject", handle, "{}")
+    greenroom("watch", active)
+
+
+def test_a_line_that_is_no_run_is_named(tmp_path: Path):
+    unknown = 'line 2: run: object contains unknown field handel: did you mean "handle"?'
+    wrong = {
+        "{": "line 2 is not valid JSON: unexpected end of input",
+        '{"job": "quick", "handel": "a"}': unknown,
+        '{"job": "quick", "handle": 1}': "line 2: handle: expected string, got integer",
+    }
+    for line, message in wrong.items():
+        (tmp_path / "runs.jsonl").write_text(f'{{"job": "quick", "handle": "unused"}}\n{line}\n')
+        assert message in refusal("submit-many", "runs.jsonl", code=2)
+    assert "no handle of this name" in refusal("show", "unused")
+
+
 def test_a_second_start_is_refused_unless_on_conflict_permits_it(handle: str, server: Served):
     run = said("submit", "waits", "-H", handle)
     assert server.said() == f"waits {handle}"

@@ -68,7 +68,7 @@ def completed(shell: str, line: str, folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("greenroom su", {"submit"}),
+        ("greenroom su", {"submit", "submit-many"}),
         ("greenroom db up", {"upgrade"}),
         ("greenroom submit --on-c", {"--on-conflict"}),
         ("greenroom submit --on-conflict ", {"reject", "queue", "replace", "join"}),

@@ -73,4 +73,6 @@ async def _call(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         token = trio.lowlevel.current_trio_token()
         kwargs["on_wait"] = lambda *what: trio.from_thread.run_sync(on_wait, *what, trio_token=token)
     found = await trio.to_thread.run_sync(partial(method, *args, **kwargs), abandon_on_cancel=True)
+    if isinstance(found, list):  # of `submit_many`
+        return [Awaited(one) if isinstance(one, sync.Ticket) else one for one in found]
     return Awaited(found) if isinstance(found, sync.Ticket) else found

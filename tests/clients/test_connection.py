@@ -156,6 +156,39 @@ async def test_a_submit_whose_answer_is_lost_happens_once(bodies: Bodies, autoju
             assert await ticket.result() == f"done for {client.state.runs[ticket.id].handle}"
 
 
+async def test_a_batch_whose_answer_is_lost_happens_once(bodies: Bodies, autojump_clock: MockClock):
+    async with network(bodies.jobs) as (net, engine), net.client() as client:
+        net.deafen()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cut_later, net)
+            tickets = await client.submit_many(
+                [{"job": "wait", "handle": f"h{number}", "params": {}} for number in range(20)]
+            )
+        assert [ticket.id for ticket in tickets] == list((await engine.snapshot()).runs)
+        assert not any(ticket.joined for ticket in tickets)
+
+
+async def test_a_batch_that_may_have_arrived_ends_as_outcome_unknown(
+    bodies: Bodies, autojump_clock: MockClock
+):
+    async with network(bodies.jobs) as (net, _engine), net.client(patience=20) as client:
+        net.deafen()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cut_later, net)
+            net.gateway = None
+            with pytest.raises(OutcomeUnknown, match="submit_many"):
+                await client.submit_many([{"job": "wait", "handle": "a"}])
+
+
+async def test_a_batch_that_is_too_long_for_a_message_is_refused_with_the_remedy(
+    bodies: Bodies, autojump_clock: MockClock
+):
+    async with network(bodies.jobs) as (net, _engine), net.client() as client:
+        runs: Any = [{"job": "wait", "handle": "a", "params": {"text": "x" * 1_000_000}}] * 3
+        with pytest.raises(TooLarge, match=r"submit_many must be at most .*: divide its runs among several"):
+            await client.submit_many(runs)
+
+
 async def test_the_outcome_of_another_command_whose_reply_is_lost_is_unknown(
     bodies: Bodies, autojump_clock: MockClock
 ):

@@ -16,6 +16,7 @@ pytestmark = needs_node
 
 COMMANDS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "submit": (wire.Submit, "job"),
+    "submitMany": (wire.SubmitMany, "runs"),
     "answer": (wire.Answer, "interrupt_id data"),
     "listRuns": (wire.ListRuns, ""),
     "history": (wire.History, "run_id"),
@@ -47,6 +48,7 @@ async def known_options() -> dict[str, list[str]]:
         const calls = {
             connect: () => connect(argument, bad),
             submit: () => client.submit("add", bad),
+            submitMany: () => client.submitMany([], bad),
             answer: () => client.answer("x", "data", bad),
             listRuns: () => client.listRuns(bad),
             history: () => client.history("x", bad),

@@ -486,3 +486,77 @@ async def test_a_body_that_calls_a_child_during_an_outage_continues(
         until = trio.current_time() + 30
         begin.set()
         assert await ticket.result() == "done"
+
+
+BATCH: Any = [
+    {"job": "plain", "handle": f"handle {number % 30}", "params": {}, "on_conflict": "queue"}
+    | {"request_id": f"run {number}"}
+    for number in range(100)
+]
+"""Some runs start immediately, some are queued, and some wait in their handles."""
+
+
+async def submit_batch(engine: Engine) -> None:
+    """Submit the batch until its outcome is known; all of its runs must exist then, in their order."""
+    while True:
+        try:
+            tickets = await engine.submit_many(BATCH)
+        except Unavailable:
+            await trio.sleep(1)
+        else:
+            break
+    runs = await engine.list_runs(limit=1000)
+    assert [run.id for run in reversed(runs)] == [ticket.id for ticket in tickets]
+    assert len({ticket.joined for ticket in tickets}) == 1, "a part of the batch existed before"
+
+
+async def submit_batch_and_crash(faulty: Faulty) -> None:
+    with trio.fail_after(PATIENCE):
+        async with opened(Story(), faulty) as engine:
+            await engine.submit_many(BATCH)
+            await trio.sleep_forever()
+
+
+@pytest.mark.parametrize("place", CRASHES)
+async def test_after_a_crash_all_runs_of_a_batch_are_stored_or_none(
+    reopen: Callable[[str], Reopen], place: Place, autojump_clock: trio.testing.MockClock
+):
+    if isinstance(reopen("")(), MemoryStore) and place == "within":
+        place = "before"  # a commit in memory is atomic
+    for at in range(1, 4):
+        open_store = reopen(str(at))
+        faulty = Faulty(open_store(), CRASHES[place], at)
+        with pytest.raises(Crash):
+            await submit_batch_and_crash(faulty)
+        store = open_store()
+        await store.open("", 1, 0.0)
+        assert len((await contents(store)).runs) == (100 if at > 1 or place == "after" else 0)
+        await store.close()
+        async with opened(Story(), open_store()) as engine:
+            await submit_batch(engine)
+
+
+@pytest.mark.parametrize("made", UNKNOWN)
+async def test_after_an_unknown_outcome_a_batch_is_accepted_or_refused_as_a_whole(
+    reopen: Callable[[str], Reopen], made: str, autojump_clock: trio.testing.MockClock
+):
+    for at in range(1, 4):
+        faulty = Faulty(reopen(str(at))(), UNKNOWN[made], at)
+        with trio.fail_after(PATIENCE):
+            async with opened(Story(), faulty) as engine:
+                await submit_batch(engine)
+
+
+async def test_a_batch_that_is_refused_during_an_outage_has_created_no_run(
+    reopen: Callable[[str], Reopen], autojump_clock: trio.testing.MockClock
+):
+    async def fail(faulty: Faulty, batch: Batch) -> None:
+        raise StoreDown("nobody answers")
+
+    async with opened(Story(), Faulty(reopen("refused")(), fail, 1)) as engine:
+        for all_or_nothing in (True, False):
+            with pytest.raises(Unavailable, match="nothing was changed"):
+                await engine.submit_many(BATCH, all_or_nothing=all_or_nothing)
+            assert not (await engine.snapshot()).runs
+        await trio.sleep(60)
+        await submit_batch(engine)

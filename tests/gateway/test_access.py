@@ -176,6 +176,7 @@ MAY = {
     },
     "operator": {
         "submit",
+        "submit_many",
         "cancel",
         "inject",
         "answer",
@@ -207,6 +208,7 @@ MAY["operator"] |= MAY["viewer"]
 MAY["admin"] |= MAY["operator"] | MAY["worker"]
 FIELDS: dict[str, dict[str, Any]] = {
     "submit": {"job": "wait", "handle": "h", "params": {}},
+    "submit_many": {"runs": [{"job": "wait", "handle": "h", "params": {}}]},
     "inject": {"run_or_handle": "x", "message": 1},
     "answer": {"interrupt_id": "x", "data": 1},
     "set_params": {"handle": "h2", "params": 1},

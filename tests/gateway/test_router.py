@@ -16,9 +16,11 @@ from greenroom.gateway.commands.entries import Fields
 from greenroom.gateway.commands.table import BY_TYPE
 from greenroom.persistence.memory import MemoryStore
 from greenroom.protocol import commands as wire
+from greenroom.protocol.batches import Refused, Submitted
 from greenroom.protocol.commandbase import CommandBase
 from greenroom.protocol.errors import Unavailable
 from greenroom.protocol.records import ClusterInfo, LeaderInfo
+from greenroom.protocol.submission import NewRun
 
 CALLER = Caller("ann", Role.ADMIN)
 SUBMIT = wire.Submit(id=1, job="works", handle="h")
@@ -104,6 +106,43 @@ async def test_a_repeated_submission_without_a_request_id_reports_a_new_run(
     [sent], [repeated] = first.forwarded, second.forwarded
     assert sent.request_id is not None
     assert sent == repeated
+
+
+async def test_a_repeated_batch_reports_new_runs(autojump_clock: trio.testing.MockClock):
+    router = new_router()
+    first = FakeFollowing(LeaderLost("cut", sent=True))
+    outcomes = [Submitted(f"0{number}", True) for number in range(3)]
+    outcomes.append(Submitted(error=Refused("conflict", "busy", {})))
+    second = FakeFollowing({"submitted": outcomes})
+    follow(router, first)
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def change_leader() -> None:
+            await trio.testing.wait_all_tasks_blocked()
+            follow(router, second)
+
+        new, joins = NewRun(job="works", handle="h"), NewRun(job="works", handle="h", on_conflict="join")
+        mine = NewRun(job="works", handle="h", request_id="mine")
+        command = wire.SubmitMany(id=1, runs=[new, joins, mine, new], all_or_nothing=False)
+        fields = await execute(router, command)
+    assert [outcome.joined for outcome in fields["submitted"]] == [False, True, True, None]
+    assert fields["submitted"][3].error is not None
+    [sent], [repeated] = first.forwarded, second.forwarded
+    ids = [run.request_id for run in sent.runs]
+    assert ids[2] == "mine"
+    assert len(set(ids)) == 4
+    assert sent == repeated
+
+
+async def test_a_batch_with_all_request_ids_is_forwarded_unchanged(autojump_clock: trio.testing.MockClock):
+    router = new_router()
+    fields = {"submitted": [Submitted("01", True)]}
+    following = FakeFollowing(fields)
+    follow(router, following)
+    command = wire.SubmitMany(id=1, runs=[NewRun(job="works", handle="h", request_id="mine")])
+    assert await execute(router, command) == fields
+    assert following.forwarded == [command]
 
 
 async def test_the_request_id_of_a_client_is_kept_and_joined_is_reported(

@@ -23,6 +23,10 @@ CALLS: dict[str, Callable[[Engine, str], Coroutine[Any, Any, Any]]] = {
     "answer": lambda engine, run: engine.answer(f"{run}.1", 1),
     "signal": lambda engine, run: engine.signal(run, "key", 1),
     "set_params": lambda engine, run: engine.set_params("h", {}),
+    "submit_many": lambda engine, run: engine.submit_many([{"job": "wait", "handle": "h", "params": {}}]),
+    "submit_many_options": lambda engine, run: engine.submit_many_options(
+        [SubmitOptions(job="wait", handle="h")], lambda options: options, all_or_nothing=True, by="app"
+    ),
     "submit_options": lambda engine, run: engine.submit_options(
         SubmitOptions(job="wait", handle="h"), by="app"
     ),

@@ -21,8 +21,16 @@ from greenroom.actors.journal.committer import (
     Written,
 )
 from greenroom.actors.journal.machine import JournalMachine
-from greenroom.actors.journal.messages import Answer, Look, Mention, ReadFailed, StoreIsDamaged, WatchEnd
-from greenroom.actors.messages import Ended, Forget, NotStored, RunsEnded, StoreIsDown, Submission
+from greenroom.actors.journal.messages import (
+    Answer,
+    AnswerMany,
+    Look,
+    Mention,
+    ReadFailed,
+    StoreIsDamaged,
+    WatchEnd,
+)
+from greenroom.actors.messages import Accepted, Ended, Forget, NotStored, RunsEnded, StoreIsDown, Submission
 from greenroom.persistence.failures import StoreBroken, StoreDown
 from greenroom.protocol.errors import Conflict
 from greenroom.protocol.events import Event
@@ -484,6 +492,48 @@ def test_answers_without_a_batch_wait_until_the_store_is_back(back: Any) -> None
     assert told == ([SUPERVISOR_HEARS_OF_END] if isinstance(back, StoreIsBack) else [])
     assert answer(other.reply) == "other"
     assert desk.written() == ["a running"]
+
+
+# Batches of submissions.
+
+
+def many(*outcomes: Any, about: Any = ()) -> AnswerMany:
+    return AnswerMany(Reply(), outcomes, about)
+
+
+def test_a_batch_of_submissions_is_answered_when_all_its_runs_are_committed() -> None:
+    desk = Desk()
+    batch = many(Accepted("b", False), Conflict("no"), lambda seen: Conflict(f"at {seen.seq}"))
+    desk.turn(new("b"), new("c"), batch)
+    assert desk.written() == ["b queued", "c queued"]
+    assert not batch.reply.done
+    desk.turn(Written())
+    accepted, refusal, made = answer(batch.reply)
+    assert (accepted.run, str(refusal), str(made)) == ("b", "no", "at 12")
+
+
+@pytest.mark.parametrize("when", ["before", "while it gathers", "while it is written"])
+def test_a_batch_of_submissions_that_was_not_stored_is_refused_immediately_as_a_whole(when: str) -> None:
+    desk = Desk(creation())
+    first, second = new("b"), new("c")
+    batch = many(
+        Accepted("b", False), Accepted("c", False), about=[first.submission, None, second.submission]
+    )
+    if when == "while it is written":
+        desk.turn(first, second, batch)
+        assert desk.written() == ["b queued", "c queued"]
+        desk.goes_down()
+        desk.turn(NotWritten())
+    else:
+        desk.turn(creation("x"))
+        desk.job()
+        if when == "before":
+            desk.goes_down()
+            desk.turn(first, second, batch)
+        else:
+            desk.turn(first, second, batch)
+            desk.goes_down()
+    assert refused(batch.reply)
 
 
 # Reads of the store.

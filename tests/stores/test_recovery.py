@@ -91,6 +91,28 @@ async def test_queued_runs_start_in_the_order_of_their_places(lives: Lives, cloc
     assert bodies.begun == [first.id, *(ticket.id for ticket in tickets)]
 
 
+async def test_the_runs_of_a_batch_continue_in_their_order_after_a_restart(
+    lives: Lives, clock: Clock
+) -> None:
+    bodies = Bodies()
+    runs: Any = [
+        {"job": "wait", "handle": f"h{n % 50}", "lane": ("main", "b")[n % 2], "on_conflict": "queue"}
+        | ({"request_id": f"r{n}"} if n % 3 else {})
+        for n in range(150)
+    ]
+    async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
+        tickets = await engine.submit_many(runs)
+        before = await engine.snapshot()
+        again = await engine.submit_many([run for run in runs if "request_id" in run])
+        assert all(ticket.joined for ticket in again)
+    async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
+        snapshot = await engine.snapshot()
+        assert list(snapshot.runs) == [ticket.id for ticket in tickets]
+        assert (snapshot.lanes, snapshot.handles) == (before.lanes, before.handles)
+        joined = await engine.submit_many([run for run in runs if "request_id" in run])
+        assert [ticket.id for ticket in joined] == [ticket.id for ticket in again]
+
+
 async def test_places_continue_after_a_restart(lives: Lives, clock: Clock) -> None:
     bodies = Bodies()
     async with lives.crash(bodies.jobs, max_concurrent=0) as engine:

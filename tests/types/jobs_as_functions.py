@@ -105,6 +105,17 @@ async def engine_takes(engine: Engine) -> None:
     print(anything, bare)
 
 
+async def batches_give(engine: Engine, client: Client, loop: aio.Client, blocking: sync.Client) -> None:
+    tickets = await engine.submit_many([{"job": mirror, "handle": "a", "params": Mirror("")}])
+    anything: bytes = await tickets[0].result()
+    await engine.submit_many([{"job": mirror}])  # error: Missing key "handle"
+    await engine.submit_many([{"job": "a", "handle": "a", "patience": 3}])  # error: Extra key "patience"
+    outcomes = await client.submit_many([{"job": "a", "handle": "a"}], all_or_nothing=False)
+    await outcomes[0].result()  # error: Item "GreenroomError"
+    [first], [second] = await loop.submit_many([]), blocking.submit_many([], all_or_nothing=True)
+    print(anything, first.id, second.id)
+
+
 async def client_gives(client: Client, either: RunEngine) -> None:
     ticket: ClientTicket[Summary] = await client.submit(mirror, handle="a", params=Mirror(""))
     wrong: int = await ticket.result()  # error: Incompatible types in assignment

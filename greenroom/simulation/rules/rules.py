@@ -9,6 +9,7 @@
 - `recovery.py`: the state after a restart
 - `replays.py`: the answers and children that a resumed body gets again
 - `executors.py`: bodies in executors
+- `batches.py`: batches of submissions
 - `cluster.py`: leaders and their terms
 - `observations.py`: bodies, files and clients
 - `scenarios/flows/rules.py`: flows and workers
@@ -47,6 +48,7 @@ from ...protocol.events import (
 from ...protocol.states import Status
 from ..model.state import ModelRun, ModelState
 from ..scenarios.flows.rules import FlowRules
+from .batches import BatchRules
 from .cluster import ClusterRules
 from .executors import ExecutorRules
 from .observations import ObservationRules
@@ -68,6 +70,7 @@ class Rules:
         self.observations = ObservationRules(self.model, self.faults.append)
         self.executors = ExecutorRules(self.model, now, self.observations.bodies_on, self.faults.append)
         self.observations.executors = self.executors
+        self.batches = BatchRules(self._wrong)
         self.cluster = ClusterRules(self.faults.append)
         self.flows = FlowRules(self.model, lambda: self.observations.seen, self.faults.append)
         self.time_limits = TimeLimitRules(self.model, now, self._grace, self.faults.append)
@@ -154,6 +157,7 @@ class Rules:
         self.model.coming = {id: write.terms for id, write in batch.runs.items() if write.terms is not None}
         for event in batch.events:
             self.take(event)
+        self.batches.commit(batch.events)
         repeated = not batch.events and batch.memos == self._last_memos
         for memo in batch.memos:
             self._remember(memo, repeated=repeated)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from ...actors.channel import Result_co
 from ...gateway.client import RunEngine, RunTicket
 from ...gateway.client.interface import RunFlows
+from ...protocol.batches import RunKeywords
+from ...protocol.errors import GreenroomError
 from ...protocol.events import Event, Filter
 from ...protocol.flow.records import NodeRun
 from ...protocol.jobs import AnyJob, JobFunction
@@ -33,6 +35,7 @@ _USUAL = {
     "kind": "start",
     "on_conflict": "reject",
     "warn_after": 2,
+    "all_or_nothing": True,
     "limit": 100,
     "status": "published",
 }
@@ -102,6 +105,20 @@ class Client:
         **options: Unpack[SubmitKeywords],
     ) -> SimulatedTicket[Any]:
         return self.ticket(await self.command("submit", job, handle=handle, params=params, **options))
+
+    @overload
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: Literal[True] = True
+    ) -> list[SimulatedTicket[Any]]: ...
+
+    @overload
+    async def submit_many(
+        self, runs: Sequence[RunKeywords], *, all_or_nothing: bool
+    ) -> list[SimulatedTicket[Any] | GreenroomError]: ...
+
+    async def submit_many(self, runs: Sequence[RunKeywords], *, all_or_nothing: bool = True) -> Any:
+        outcomes = await self.command("submit_many", runs, all_or_nothing=all_or_nothing)
+        return [one if isinstance(one, GreenroomError) else self.ticket(one) for one in outcomes]
 
     async def rerun(self, run_id: str) -> SimulatedTicket[Any]:
         return self.ticket(await self.command("rerun", run_id))

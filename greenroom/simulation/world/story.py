@@ -14,6 +14,7 @@ import msgspec
 
 from ...actors.engine.ticket import Ticket
 from ...gateway.client import ClientTicket
+from ...protocol.errors import GreenroomError
 from ...protocol.events import (
     EngineChanged,
     Event,
@@ -180,13 +181,18 @@ def _options(options: dict[str, Any]) -> str:
 
 
 def _answer(answer: Answer) -> str:
-    value = answer.value
+    return _value(answer.value)
+
+
+def _value(value: Any) -> str:
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
     if isinstance(value, RunRecord):
         return f"run {value.id} is {value.status}"
     if isinstance(value, Snapshot):
         return f"the snapshot at {value.seq}"
+    if isinstance(value, list) and value and isinstance(value[0], Ticket | ClientTicket | GreenroomError):
+        return "; ".join(_value(one) for one in value)
     if isinstance(value, Ticket | ClientTicket):
         return f"{value.id}{' (joined)' if value.joined else ''}"
     return _json(value)

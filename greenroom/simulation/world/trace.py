@@ -18,6 +18,7 @@ import trio
 
 from ...actors.engine.ticket import Ticket
 from ...gateway.client import ClientTicket
+from ...protocol.errors import GreenroomError
 from ...protocol.events import Event
 from ...protocol.records import RunRecord, Snapshot
 from ..determinism.seeded_run import SimulatedClock
@@ -128,6 +129,8 @@ def _shown(value: Any) -> str:
         return f"{type(value).__name__}: {value}"
     if isinstance(value, Ticket | ClientTicket):
         return f"run {value.id}{' joined' if value.joined else ''}"
+    if isinstance(value, list) and value and isinstance(value[0], Ticket | ClientTicket | GreenroomError):
+        return ", ".join(_shown(one) for one in value)
     if isinstance(value, RunRecord):
         return f"run {value.id} {value.status}"
     if isinstance(value, Snapshot):

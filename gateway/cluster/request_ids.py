@@ -1,0 +1,38 @@
+"""Request ids that a node draws for submissions that have none: so it can send them to the next leader if
+one is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...protocol.batches import existed, with_drawn_ids
+from ...protocol.commandbase import CommandBase
+from ...protocol.commands import SubmitMany
+from ...protocol.submission import SubmitCommand
+from ..commands.entries import Fields
+
+
+def with_request_ids(command: CommandBase, draw: Callable[[], str]) -> CommandBase:
+    """The command with a request id for each submission; the same object if nothing lacks one."""
+    if isinstance(command, SubmitCommand) and command.request_id is None:
+        return replace(command, request_id=draw())
+    if isinstance(command, SubmitMany) and any(run.request_id is None for run in command.runs):
+        return replace(command, runs=with_drawn_ids(command.runs, draw))
+    return command
+
+
+def with_true_joins(command: Any, fields: Fields) -> Fields:
+    """The reply to a command for which request ids were drawn: what is `joined` because it was sent twice did
+    not exist before."""
+    if isinstance(command, SubmitMany):
+        pairs = zip(command.runs, fields["submitted"], strict=True)
+        fields["submitted"] = [
+            outcome if outcome.error is not None else replace(outcome, joined=existed(run, outcome))
+            for run, outcome in pairs
+        ]
+    elif fields.get("joined") and command.on_conflict != "join":
+        fields["joined"] = False
+    return fields
