@@ -23,6 +23,7 @@ from ..protocol.parameters import check_params, convertible
 from ..protocol.states import Status
 from ..protocol.validation import check_needs, check_seconds
 from ..protocol.values import shown
+from .retry_options import Backoff, Errors, check_backoff, check_errors, exponential
 
 if TYPE_CHECKING:
     from .aio.run import AsyncioRun
@@ -34,12 +35,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 P = TypeVar("P")
 R = TypeVar("R")
-Backoff = float | Callable[[int], float]
-
-
-def exponential(attempt: int) -> float:
-    """The default backoff, in seconds: 1, 2, 4, … and at most 60."""
-    return min(60.0, 2.0 ** min(attempt - 1, 6))
 
 
 class Prepared(msgspec.Struct):
@@ -89,6 +84,9 @@ class Job:
     cancel: Literal["immediate", "cooperative"]
     accepts: Literal["interactive", "streaming"]
     needs: tuple[str, ...] = ()
+    retry_on: Errors | None = None  # `None` means every `Exception`
+    never_on: Errors = ()
+    backoff_takes_error: bool = False
     registered: bool = True  # false if only a stored run refers to it
     special: Special | None = None  # for the engine's own job
     declared: AnyJob | None = None  # what the decorator returned
@@ -99,11 +97,6 @@ class Job:
         mistakes = check_params(params, self.params_type)
         if mistakes:
             raise Invalid(f"parameters of job {shown(self.name)}: " + "; ".join(mistakes), errors=mistakes)
-
-    def delay(self, attempt: int) -> float:
-        """Seconds to wait after this attempt has failed. The result of a backoff function is checked, too."""
-        seconds = self.backoff(attempt) if callable(self.backoff) else self.backoff
-        return check_seconds("backoff", seconds, 0)
 
 
 class Register(Protocol):
@@ -151,6 +144,8 @@ class JobKeywords(TypedDict, total=False):
     lane: str
     max_attempts: int
     backoff: Backoff
+    retry_on: type[Exception] | Errors | None
+    never_on: type[Exception] | Errors
     resumable: bool
     run_timeout: float | None
     queue_timeout: float | None
@@ -221,6 +216,8 @@ class Jobs:
         lane: str = "main",
         max_attempts: int = 1,
         backoff: Backoff = exponential,
+        retry_on: type[Exception] | Errors | None = None,
+        never_on: type[Exception] | Errors = (),
         resumable: bool = False,
         run_timeout: float | None = 1800,
         queue_timeout: float | None = None,
@@ -268,8 +265,7 @@ class Jobs:
                 raise Invalid(
                     f"job {name!r}: loop='asyncio' requires an async def; for a plain def, omit loop"
                 )
-            if not callable(backoff):
-                check_seconds("backoff", backoff, 0)
+            delay, takes_error = check_backoff(name, backoff)
             declared: AnyJob = JobFunction(name, function, _result_type(function, names))
             self._jobs[name] = Job(
                 name=name,
@@ -279,7 +275,7 @@ class Jobs:
                 loop=loop,
                 lane=check_name("lane", lane_name(lane)),
                 max_attempts=max_attempts,
-                backoff=backoff,
+                backoff=delay,
                 resumable=resumable,
                 run_timeout=check_seconds("run_timeout", run_timeout, 1800),
                 queue_timeout=check_seconds("queue_timeout", queue_timeout, math.inf),
@@ -288,6 +284,9 @@ class Jobs:
                 cancel=cancel,
                 accepts=accepts,
                 needs=check_needs(needs),
+                retry_on=None if retry_on is None else check_errors(name, "retry_on", retry_on),
+                never_on=check_errors(name, "never_on", never_on),
+                backoff_takes_error=takes_error,
                 declared=declared,
             )
             return declared
@@ -440,7 +439,7 @@ def announced_job(terms: JobTerms) -> Job:
         loop="trio",
         lane=terms.lane,
         max_attempts=terms.max_attempts,
-        backoff=exponential,
+        backoff=exponential if terms.backoff is None else terms.backoff,
         resumable=terms.resumable,
         run_timeout=_or_unlimited(terms.run_timeout),
         queue_timeout=_or_unlimited(terms.queue_timeout),

@@ -45,8 +45,9 @@ class RunStateChanged(
 
     `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
     `interactive` is set when a body starts or ends. `executor` is set when a body starts in another process
-    than the engine's. `holds_handle`: the run has ended, but its abandoned body still executes and keeps the
-    handle.
+    than the engine's. `retry_after` is set if the attempt failed with this `error` and is retried: the
+    seconds until the next attempt enters its lane. `holds_handle`: the run has ended, but its abandoned body
+    still executes and keeps the handle.
     """
 
     from_: Status | None
@@ -68,6 +69,7 @@ class RunStateChanged(
     executor: str | None = None
     result: Any = None
     error: str | None = None
+    retry_after: float | None = None
     holds_handle: bool = False
 
 
