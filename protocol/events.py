@@ -76,11 +76,13 @@ class RunStateChanged(
 class RunChanged(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_changed"):
     """A run changed without a transition; absent fields are unchanged.
 
-    If the run waited in its handle, a `place` also makes it the handle's admitted run. `waiting_for` is
-    `executor` while a queued run has room in its lane, but no executor can take it.
+    If the run waited in its handle, a `place` also makes it the handle's admitted run. `params` are those of
+    a later submission, which the run takes only as long as it has not begun. `waiting_for` is `executor`
+    while a queued run has room in its lane, but no executor can take it.
     """
 
     place: int | None = None
+    params: Any = msgspec.UNSET
     waiting_for: str | None = None
     detached: bool | None = None
     interactive: bool | None = None

@@ -18,9 +18,12 @@ from .suggestions import suggestion
 from .validation import check_needs, check_seconds, check_version
 from .values import shown
 
-OnConflict = Literal["reject", "queue", "replace", "join"]
+OnConflict = Literal["reject", "queue", "replace", "join", "coalesce"]
 """What to do if the handle is busy."""
 _ON_CONFLICT = get_args(OnConflict)
+
+JOINING: tuple[OnConflict, ...] = ("join", "coalesce")
+"""With these, a submission can join the run of another one."""
 
 OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
 """Called with the seconds that a run has waited, the number of runs ahead, and the ids that block it."""

@@ -163,6 +163,8 @@ class EntryPoint:
         handle = check_name("handle", handle)
         lane = self._lane(registered, options)
         options.check()
+        if options.on_conflict == "coalesce":
+            _check_coalesces(registered, caller)
         if handle in caller.ancestors:
             raise Conflict(
                 f"handle {shown(handle)} is taken by a run that waits for this one: this run could not start",
@@ -227,6 +229,20 @@ def _needs(job: Job, needs: Sequence[str]) -> tuple[str, ...]:
             f"(got {shown(list(labels))}): remove needs"
         )
     return tuple(sorted({*job.needs, *labels}))
+
+
+def _check_coalesces(job: Job, caller: Caller) -> None:
+    """Raise `Invalid` for a run whose parameters cannot be replaced by others."""
+    if job.special is not None:
+        raise Invalid(
+            'on_conflict must not be "coalesce" for a flow, whose run is prepared with its parameters: use '
+            '"queue" or "replace"'
+        )
+    if caller.parent is not None:
+        raise Invalid(
+            'on_conflict must not be "coalesce" for a child run, which belongs to its parent: use "queue" or '
+            '"join"'
+        )
 
 
 def _limit(what: str, given: float | None, default: float) -> float | None:

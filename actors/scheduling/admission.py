@@ -20,18 +20,19 @@ from ...protocol.errors import Conflict, Draining, GreenroomError, Internal, Que
 from ...protocol.events import RunChanged, RunStateChanged
 from ...protocol.fold import Projection
 from ...protocol.states import Status
-from ...protocol.values import shown
+from ...protocol.values import same_json, shown
 from ..actor import Kind
 from ..channel import Reply
 from ..effects import Effects
 from ..journal.change import Change
 from ..journal.messages import Look, WatchEnd, unavailable
-from ..messages import Accepted, FindRequest, Phase, Submission, Submit, cancel_replaced
-from .handles import Admit, Handles, Join, Refuse, Wait
+from ..messages import Accepted, Coalesced, FindRequest, Phase, Submission, Submit, cancel_replaced
+from .handles import Admit, Coalesce, Handles, Join, Refuse, Wait
 from .request_ids import RequestIds
 from .stored_bodies import held_elsewhere
 
 _STORED = frozenset(Status)
+_QUEUED = frozenset({Status.QUEUED})
 
 
 class Admission:
@@ -63,6 +64,7 @@ class Admission:
         self._enter = enter
         self._waits = waits
         self._requests = RequestIds(lambda run: run in self.pending)
+        self._coalescing: dict[str, list[Submit]] = {}  # uncommitted request ids, with their repeats
         self._last_place = 0
         self._children_held: list[Submit] = []  # submitted by bodies while the store is down
 
@@ -130,6 +132,9 @@ class Admission:
                 self._place(submission.id, _New(submission, None, message.reply, replaces or ()))
             case Join(admitted):
                 self._join(submission, message.reply, admitted.id, admitted)
+            case Coalesce(waiting):
+                self._coalesce(message, waiting)
+                return
             case Refuse(error, about):
                 self._effects.answer(message.reply, error=error, about=about)
                 return
@@ -140,7 +145,59 @@ class Admission:
                 memo = Requested(request_id, run, submission.terms.fingerprint)
                 self._placed.append(Change((), run=run, expect=_STORED, memos=(memo,)))
 
+    def _coalesce(self, message: Submit, waiting: Submission) -> None:
+        """Give a run that has not begun the parameters of a submission, which joins it.
+
+        The supervisor decides here, so its start of the run can only follow. The run can still end at the
+        same time, at a deadline: then the change is refused, and the submission is decided again.
+        """
+        submission, run = message.submission, waiting.id
+        created = self._last.get(run, -1) + 1
+        if created > self._committed:  # created in this turn, with the parameters that it has now
+            self._commit_up_to(created)
+            self._committed = created
+        events: tuple[RunChanged, ...] = ()
+        if not same_json(waiting.params, submission.params):
+            waiting.params = submission.params
+            events = (RunChanged(by=submission.by, params=submission.params, **waiting.about()),)
+        memos: tuple[Requested, ...] = ()
+        notify: tuple[tuple[Kind, str, object], ...] = ()
+        request_id = submission.terms.request_id
+        if request_id is not None:
+            self._coalescing[request_id] = []
+            memos = (Requested(request_id, run, submission.terms.fingerprint),)
+            notify = (("supervisor", "", Coalesced(message, run, held=True)),)
+        if waiting.shared is None:  # not the submission's own reply, which it needs if it is decided again
+            waiting.shared = Reply()
+            self._effects.tell("journal", "", WatchEnd(run, waiting.shared))
+        change = Change(
+            events,
+            run=run,
+            expect=_QUEUED,
+            memos=memos,
+            notify=notify,
+            notify_on_refusal=(("supervisor", "", Coalesced(message, run, held=False)),),
+            reply=message.reply,
+            answer=Accepted(run, True, waiting.shared),
+        )
+        self._place(run, change)
+
+    def coalesced(self, message: Coalesced, now: float) -> None:
+        """A submission has joined a waiting run; or that has ended, and the submission is decided again."""
+        terms = message.submit.submission.terms
+        repeats: list[Submit] = []
+        if terms.request_id is not None:
+            repeats = self._coalescing.pop(terms.request_id)
+            if message.held:
+                self._requests.add(terms.request_id, message.run, terms.fingerprint)
+        for submit in repeats if message.held else (message.submit, *repeats):
+            self.submit(submit, now)
+
     def _is_repeat(self, request_id: str, message: Submit, now: float) -> bool:
+        repeats = self._coalescing.get(request_id)
+        if repeats is not None:
+            repeats.append(message)  # the commit decides which run it gets
+            return True
         request = self._requests.find(request_id, now)
         if request is None:
             return False

@@ -37,6 +37,12 @@ class Join(msgspec.Struct, frozen=True):
     admitted: Submission
 
 
+class Coalesce(msgspec.Struct, frozen=True):
+    """The waiting run, which has not begun, takes the submission's parameters."""
+
+    waiting: Submission
+
+
 class Refuse(msgspec.Struct, frozen=True):
     """The submission is refused with this error, which names the run `about`, if any."""
 
@@ -45,11 +51,11 @@ class Refuse(msgspec.Struct, frozen=True):
 
 
 ADMIT = Admit()
-Decision = Admit | Wait | Join | Refuse
+Decision = Admit | Wait | Join | Coalesce | Refuse
 
 _WHY = {
     "join": "its job or parameters differ, or it is being cancelled",
-    "reject": 'wait for it, cancel it, or submit with on_conflict "queue", "replace" or "join"',
+    "reject": 'wait for it, cancel it, or submit with on_conflict "queue", "replace", "join" or "coalesce"',
 }
 
 
@@ -81,6 +87,9 @@ class Handles:
             return self._wait(submission, None)
         if on_conflict == "replace":
             return self._replace(submission)
+        if on_conflict == "coalesce":
+            takes = self._last_equal(submission)
+            return self._wait(submission, None) if takes is None else Coalesce(takes)
         admitted = self._admitted.get(name)
         if on_conflict == "join" and admitted is not None and self._can_join(submission, admitted):
             return Join(admitted)
@@ -205,6 +214,22 @@ class Handles:
             and admitted.params == submission.params
         )
 
+    def _last_equal(self, submission: Submission) -> Submission | None:
+        """The run that takes the parameters of a submission: the last of the handle that has not begun, and
+        differs from it in nothing else that was submitted for its execution.
+
+        A child run belongs to its parent, and a run that a newer one replaces is about to be cancelled.
+        """
+        name = submission.handle
+        replacing = self._replacing.get(name, ())
+        for waiting in reversed(self._waiting.get(name, {}).values()):
+            if waiting.id not in replacing[1:] and _takes_params_of(submission, waiting):
+                return waiting
+        admitted = self._admitted.get(name)
+        if admitted is None or replacing or name in self._cancelling:
+            return None
+        return admitted if _takes_params_of(submission, admitted) else None
+
     def _active(self, name: str) -> Submission | None:
         """The run that a refusal names; `None` if it has ended and only its body still executes."""
         if name in self._admitted or name in self._remains:
@@ -222,3 +247,14 @@ class Handles:
             self._replacing[name] = tuple(id for id in replacing if id != run)
             if not self._replacing[name]:
                 del self._replacing[name]
+
+
+def _takes_params_of(submission: Submission, waiting: Submission) -> bool:
+    if waiting.begun or waiting.cleared or waiting.over or waiting.terms.parent is not None:
+        return False
+    return (waiting.job.name, waiting.kind, waiting.lane, waiting.needs) == (
+        submission.job.name,
+        submission.kind,
+        submission.lane,
+        submission.needs,
+    )

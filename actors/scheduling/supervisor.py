@@ -36,6 +36,7 @@ from ..messages import (
     Cancelling,
     Clear,
     Closing,
+    Coalesced,
     Enter,
     ExecutorReady,
     ExecutorRemoved,
@@ -119,6 +120,7 @@ class SupervisorMachine:
         admission = self._admission
         self._handlers: dict[type, Callable[[Any], None]] = {
             Submit: lambda message: admission.submit(message, self._now),
+            Coalesced: lambda message: admission.coalesced(message, self._now),
             FindRequest: lambda message: admission.find_request(message, self._now),
             Enter: self._enter,
             Suspect: self._suspect,

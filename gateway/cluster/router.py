@@ -22,7 +22,7 @@ from ...protocol.commandbase import CommandBase
 from ...protocol.commands import GetCluster
 from ...protocol.errors import Invalid, Unavailable
 from ...protocol.records import ClusterInfo, LeaderInfo
-from ...protocol.submission import SubmitCommand
+from ...protocol.submission import JOINING, SubmitCommand
 from ..auth.tokens import Caller, Role
 from ..commands.entries import Entry, Fields
 from .following import Following, LeaderLost
@@ -174,7 +174,7 @@ class Router:
             waits=entry.waits,
             turn=turn,
         )
-        if draws_id and fields.get("joined") and command.on_conflict != "join":
+        if draws_id and fields.get("joined") and command.on_conflict not in JOINING:
             fields["joined"] = False  # it only means that the submission was sent twice
         return fields
 

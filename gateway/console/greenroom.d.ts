@@ -264,7 +264,7 @@ export interface Cluster {
 /** A definition of a flow: an object, or a text of JSON or YAML. */
 export type FlowDefinition = string | object;
 
-export type OnConflict = "reject" | "queue" | "replace" | "join";
+export type OnConflict = "reject" | "queue" | "replace" | "join" | "coalesce";
 
 /** The options of every method that submits a run. Times are in seconds; `Infinity` is no limit, null the default. */
 export interface RunOptions {

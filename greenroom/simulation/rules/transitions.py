@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from ...protocol.events import (
     EventBase,
     InterruptClosed,
@@ -198,6 +200,8 @@ class TransitionRules:
     def _changed(self, event: RunChanged, run: ModelRun) -> None:
         if event.place is not None:
             self._draws_place(event, run, event.place)
+        if event.params is not UNSET:
+            self._takes_params(event, run)
         if event.detached:
             # A run that is being cancelled may have waited without a slot until just now.
             if not run.holds_slot and run.status is not Status.CANCELLING:
@@ -215,6 +219,13 @@ class TransitionRules:
         suspended = run.status is Status.SUSPENDED and not run.restored
         if suspended and changed == dict.fromkeys(_FLAGS, False) and not self.observations.executes(run.id):
             run.next_attempts = (run.attempt + self.recovery.costs_attempt(run, "lease_lost"),)
+
+    def _takes_params(self, event: RunChanged, run: ModelRun) -> None:
+        if run.status is not Status.QUEUED:
+            self._fault(event, f"the parameters of {run} change, although it has begun")
+        if run.parent is not None or run.walks:
+            self._fault(event, f"{run} takes the parameters of another submission")
+        run.take_params(event.seq, event.params)
 
     def _draws_place(self, event: RunChanged, run: ModelRun, place: int) -> None:
         handle = self.model.handle(run.handle)
