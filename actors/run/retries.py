@@ -44,7 +44,7 @@ def decide(job: Job, attempt: int, error: BaseException) -> Decision:
     text = error_text(error)
     after = max((part.after for part in parts if isinstance(part, Retry)), default=None)
     if after is not None and attempt >= job.max_attempts:
-        text = f"{text} (no attempt is left: max_attempts is {job.max_attempts})"
+        text = f"{text} (no attempts remain: max_attempts is {job.max_attempts})"
     forbidden = any(isinstance(part, job.never_on) for part in parts if not isinstance(part, Retry))
     return Decision(not forbidden and _permits(job, error), after, text)
 

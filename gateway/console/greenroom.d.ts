@@ -488,8 +488,9 @@ export type RunStatus =
  *
  * `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
  * `interactive` is set when a body starts or ends. `executor` is set when a body starts in another process
- * than the engine's. `holds_handle`: the run has ended, but its abandoned body still executes and keeps the
- * handle.
+ * than the engine's. `retry_after` is set if the attempt failed with this `error` and is retried: the
+ * seconds until the next attempt enters its lane. `holds_handle`: the run has ended, but its abandoned body
+ * still executes and keeps the handle.
  */
 export interface RunStateChanged {
   type: "run_state_changed";
@@ -518,14 +519,16 @@ export interface RunStateChanged {
   executor?: string;
   result?: unknown;
   error?: string;
+  retry_after?: number;
   holds_handle?: boolean;
 }
 
 /**
  * A run changed without a transition; absent fields are unchanged.
  *
- * If the run waited in its handle, a `place` also makes it the handle's admitted run. `waiting_for` is
- * `executor` while a queued run has room in its lane, but no executor can take it.
+ * If the run waited in its handle, a `place` also makes it the handle's admitted run. `params` are those of
+ * a later submission, which the run takes only as long as it has not begun. `waiting_for` is `executor`
+ * while a queued run has room in its lane, but no executor can take it.
  */
 export interface RunChanged {
   type: "run_changed";
@@ -536,6 +539,7 @@ export interface RunChanged {
   handle: string;
   lane: string;
   place?: number;
+  params?: unknown;
   waiting_for?: string;
   detached?: boolean;
   interactive?: boolean;

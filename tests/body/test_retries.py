@@ -60,7 +60,7 @@ async def test_retry_sets_the_delay_of_the_next_attempt(autojump_clock):
 async def test_retry_in_the_last_attempt_fails_the_run_with_an_error_that_says_so(autojump_clock):
     jobs, begun = failing_with(Retry(after=30), Retry(after=30), max_attempts=2)
     error, attempts = await outcome(jobs)
-    assert error == ("Retry: another attempt after 30 s (no attempt is left: max_attempts is 2)")
+    assert error == ("Retry: another attempt after 30 s (no attempts remain: max_attempts is 2)")
     assert attempts == len(begun) == 2
 
 

@@ -9,7 +9,7 @@ import trio
 import trio.lowlevel
 
 from greenroom import Engine, Jobs, Run, Ticket
-from greenroom.errors import Conflict, Invalid, RunCancelled, RunTimedOut
+from greenroom.errors import Conflict, Invalid, RunTimedOut
 from greenroom.protocol.submission import SubmitKeywords
 from tests.support import open_engine
 
@@ -129,20 +129,6 @@ async def test_the_other_options_remain_those_of_the_waiting_run(pages: Pages, a
             await waiting.result()
         assert (ended.value.run.params, ended.value.run.reason) == ({"n": 2}, "queue_timeout")
         assert trio.current_time() - start == pytest.approx(50)
-
-
-async def test_a_waiting_run_that_is_being_cancelled_takes_no_parameters(pages: Pages, autojump_clock):
-    async with open_engine(pages.jobs) as engine:
-        await executing(engine)
-        waiting = await coalesce(engine, 1)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(engine.cancel, waiting.id)
-            await trio.sleep(0)
-            later = await coalesce(engine, 2)
-        with pytest.raises(RunCancelled):
-            await waiting.result()
-        assert later.id != waiting.id
-        assert (await engine.get_run(waiting.id)).params == {"n": 1}
 
 
 async def test_a_repeat_of_a_request_gets_the_same_run_and_changes_nothing(pages: Pages, autojump_clock):

@@ -80,7 +80,7 @@ TEXTS: dict[str, tuple[Exception, int, str]] = {
     "the last Retry": (
         raised_during(NO_ROUTE, Retry(2.5)),
         3,
-        "ConnectionError: no route (no attempt is left: max_attempts is 3)",
+        "ConnectionError: no route (no attempts remain: max_attempts is 3)",
     ),
     "another error in the last attempt": (WRONG, 3, "ValueError: no"),
 }
