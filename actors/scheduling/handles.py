@@ -69,6 +69,7 @@ class Handles:
         self._remains: dict[str, str] = {}  # handle: the ended run whose body still executes
         self._waiting: dict[str, OrderedDict[str, Submission]] = {}
         self._replacing: dict[str, tuple[str, ...]] = {}  # runs that replace others, newest first
+        self._replaced: dict[str, dict[str, str]] = {}  # runs that are about to be cancelled: by which run
 
     def reports(self) -> Iterator[dict[str, Any]]:
         """The reports of all handles that are taken or have waiting runs."""
@@ -140,6 +141,10 @@ class Handles:
         else:
             self._stop_waiting(name, id)
         self._remove_replacing(name, id)
+        if name in self._replaced:
+            left = {run: by for run, by in self._replaced.pop(name).items() if id not in (run, by)}
+            if left:
+                self._replaced[name] = left
 
     def restore_remains(self, name: str, run: str) -> None:
         """The abandoned body of an ended run can still execute after a restart of the engine."""
@@ -205,6 +210,8 @@ class Handles:
         self._replacing[name] = (submission.id, *replaced)
         if admitted is not None and name not in self._cancelling:
             replaced = (*replaced, admitted.id)
+        if replaced:
+            self._replaced.setdefault(name, {}).update(dict.fromkeys(replaced, submission.id))
         return self._wait(submission, replaced)
 
     def _can_join(self, submission: Submission, admitted: Submission) -> bool:
@@ -215,20 +222,25 @@ class Handles:
         )
 
     def _last_equal(self, submission: Submission) -> Submission | None:
-        """The run that takes the parameters of a submission: the last of the handle that has not begun, and
-        differs from it in nothing else that was submitted for its execution.
-
-        A child run belongs to its parent, and a run that a newer one replaces is about to be cancelled.
-        """
+        """The run that takes the parameters of a submission: the last of the handle that has not begun and
+        is equal in everything else that decides how and when it executes."""
         name = submission.handle
-        replacing = self._replacing.get(name, ())
-        for waiting in reversed(self._waiting.get(name, {}).values()):
-            if waiting.id not in replacing[1:] and _takes_params_of(submission, waiting):
-                return waiting
-        admitted = self._admitted.get(name)
-        if admitted is None or replacing or name in self._cancelling:
-            return None
-        return admitted if _takes_params_of(submission, admitted) else None
+        admitted = None if name in self._cancelling else self._admitted.get(name)
+        last_first = (*reversed(self._waiting.get(name, {}).values()), admitted)
+        return next((run for run in last_first if run is not None and self._takes(run, submission)), None)
+
+    def _takes(self, run: Submission, submission: Submission) -> bool:
+        """Whether a run can take the parameters of a submission. A child run belongs to its parent."""
+        if run.begun or run.cleared or run.over or run.terms.parent is not None:
+            return False
+        if run.id in self._replaced.get(run.handle, ()):
+            return False
+        return (run.job.name, run.kind, run.lane, run.needs) == (
+            submission.job.name,
+            submission.kind,
+            submission.lane,
+            submission.needs,
+        )
 
     def _active(self, name: str) -> Submission | None:
         """The run that a refusal names; `None` if it has ended and only its body still executes."""
@@ -247,14 +259,3 @@ class Handles:
             self._replacing[name] = tuple(id for id in replacing if id != run)
             if not self._replacing[name]:
                 del self._replacing[name]
-
-
-def _takes_params_of(submission: Submission, waiting: Submission) -> bool:
-    if waiting.begun or waiting.cleared or waiting.over or waiting.terms.parent is not None:
-        return False
-    return (waiting.job.name, waiting.kind, waiting.lane, waiting.needs) == (
-        submission.job.name,
-        submission.kind,
-        submission.lane,
-        submission.needs,
-    )

@@ -282,16 +282,25 @@ def test_a_submission_does_not_coalesce_with_a_run_that_is_replaced() -> None:
     assert handles.decide(submission(), "coalesce") == Coalesce(older)
     handles.decide(newer, "replace")
     assert handles.decide(submission(), "coalesce") == Coalesce(newer)
+    handles.ended(first, body_remains=False)
+    assert handles.admit_next("alice") is newer
+    assert handles.decide(submission(), "coalesce") == Coalesce(newer)
+    newer.begun = True
+    assert handles.decide(submission(), "coalesce") == Wait(None)
+
+
+def test_a_replacement_that_could_not_be_stored_replaces_nothing() -> None:
+    first, newer = submission(), submission(job=job("swim"))
+    handles = Handles()
+    handles.decide(first, "reject")
+    handles.decide(newer, "replace")
+    assert handles.decide(submission(kind="continue"), "coalesce") == Wait(None)
     handles.ended(newer, body_remains=False)
-    assert handles.decide(submission(), "coalesce") == Coalesce(older)
+    assert handles.decide(submission(), "coalesce") == Coalesce(first)
 
 
-def test_a_submission_does_not_coalesce_with_the_admitted_run_while_that_is_replaced_or_cancelled() -> None:
-    for being_cancelled in (False, True):
-        handles, first, other = Handles(), submission(), submission(job=job("swim"))
-        handles.decide(first, "reject")
-        if being_cancelled:
-            handles.being_cancelled(first)
-        else:
-            handles.decide(other, "replace")
-        assert handles.decide(submission(), "coalesce") == Wait(None)
+def test_a_submission_does_not_coalesce_with_a_run_that_is_being_cancelled() -> None:
+    handles, first = Handles(), submission()
+    handles.decide(first, "reject")
+    handles.being_cancelled(first)
+    assert handles.decide(submission(), "coalesce") == Wait(None)

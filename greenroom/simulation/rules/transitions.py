@@ -1,4 +1,4 @@
-"""Rules 4, 8 and 10: the state machine, attempts, handles, interrupts and messages of runs.
+"""Rules 4, 8 and 10: the state machine, attempts, parameters, handles, interrupts and messages of runs.
 
 Reads the events of runs, one by one, checks them, and updates the model.
 """
@@ -45,6 +45,7 @@ class TransitionRules:
         self.executors = rules.executors
         self.flows = rules.flows
         self.time_limits = rules.time_limits
+        self.retries = rules.retries
         self._report = rules.faults.append
         self._interrupts: set[str] = set()
         self._last_place = 0
@@ -121,6 +122,7 @@ class TransitionRules:
         before, to = run.status, event.to
         self.flows.transition(event, run)
         self.time_limits.transition(event, run)
+        self.retries.transition(event, run)
         if event.from_ != before:
             self._fault(event, f"the run was {before}")
         if before not in allowed_from(to) or rank(to) < rank(before):
