@@ -10,6 +10,7 @@ import logging
 from collections.abc import Generator
 
 from ...protocol.errors import RunCancelled
+from ...protocol.events import RunLog
 from ...protocol.states import Status
 from ..journal.change import Change, Outcome
 from ..messages import BodyGone
@@ -162,8 +163,11 @@ def _wait_for_retry(run: RunState, error: str, after: float) -> Steps:
             retry_after=after,
             by="body",
         )
-    else:  # another task of the body had released the slot to wait
-        yield from lose_body(run, *closing)
+    else:  # another task of the body had released the slot to wait, so there is no transition
+        text = f"attempt {run.attempt} failed and will be retried in {after:g} s: {error}"
+        about = run.submission.about()
+        log = RunLog(by="engine", attempt=run.attempt, text=text, level="warning", **about)
+        yield from lose_body(run, *closing, log)
     run.forget_interrupts()
     run.timers.drop("run_timeout")
     run.run_clock.reset()
