@@ -25,6 +25,7 @@ from ..protocol.states import Status
 from ..protocol.submission import WARN_AFTER
 from ..protocol.validation import check_needs, check_seconds
 from ..protocol.values import shown
+from .retry_options import Backoff, Errors, check_backoff, check_errors, exponential
 
 if TYPE_CHECKING:
     from .aio.run import AsyncioRun
@@ -36,12 +37,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 P = TypeVar("P")
 R = TypeVar("R")
-Backoff = float | Callable[[int], float]
-
-
-def exponential(attempt: int) -> float:
-    """The default backoff, in seconds: 1, 2, 4, … and at most 60."""
-    return min(60.0, 2.0 ** min(attempt - 1, 6))
 
 
 class Prepared(msgspec.Struct):
@@ -92,6 +87,9 @@ class Job:
     accepts: Literal["interactive", "streaming"]
     needs: tuple[str, ...] = ()
     priority: int | None = None
+    retry_on: Errors | None = None  # `None` means every `Exception`
+    never_on: Errors = ()
+    backoff_takes_error: bool = False
     registered: bool = True  # false if only a stored run refers to it
     special: Special | None = None  # for the engine's own job
     declared: AnyJob | None = None  # what the decorator returned
@@ -114,11 +112,6 @@ class Job:
         mistakes = check_params(params, self.params_type)
         if mistakes:
             raise Invalid(f"parameters of job {shown(self.name)}: " + "; ".join(mistakes), errors=mistakes)
-
-    def delay(self, attempt: int) -> float:
-        """Seconds to wait after this attempt has failed. The result of a backoff function is checked, too."""
-        seconds = self.backoff(attempt) if callable(self.backoff) else self.backoff
-        return check_seconds("backoff", seconds, 0)
 
 
 class Register(Protocol):
@@ -166,6 +159,8 @@ class JobKeywords(TypedDict, total=False):
     lane: str
     max_attempts: int
     backoff: Backoff
+    retry_on: type[Exception] | Errors | None
+    never_on: type[Exception] | Errors
     resumable: bool
     run_timeout: float | None
     queue_timeout: float | None
@@ -237,6 +232,8 @@ class Jobs:
         lane: str = "main",
         max_attempts: int = 1,
         backoff: Backoff = exponential,
+        retry_on: type[Exception] | Errors | None = None,
+        never_on: type[Exception] | Errors = (),
         resumable: bool = False,
         run_timeout: float | None = 1800,
         queue_timeout: float | None = None,
@@ -285,8 +282,7 @@ class Jobs:
                 raise Invalid(
                     f"job {name!r}: loop='asyncio' requires an async def; for a plain def, omit loop"
                 )
-            if not callable(backoff):
-                check_seconds("backoff", backoff, 0)
+            delay, takes_error = check_backoff(name, backoff)
             declared: AnyJob = JobFunction(name, function, _result_type(function, names))
             self._jobs[name] = Job(
                 name=name,
@@ -296,7 +292,7 @@ class Jobs:
                 loop=loop,
                 lane=check_name("lane", lane_name(lane)),
                 max_attempts=max_attempts,
-                backoff=backoff,
+                backoff=delay,
                 resumable=resumable,
                 run_timeout=check_seconds("run_timeout", run_timeout, 1800),
                 queue_timeout=check_seconds("queue_timeout", queue_timeout, math.inf),
@@ -306,6 +302,9 @@ class Jobs:
                 accepts=accepts,
                 needs=check_needs(needs),
                 priority=None if priority is None else check_priority("priority", priority),
+                retry_on=None if retry_on is None else check_errors(name, "retry_on", retry_on),
+                never_on=check_errors(name, "never_on", never_on),
+                backoff_takes_error=takes_error,
                 declared=declared,
             )
             return declared
@@ -458,7 +457,7 @@ def announced_job(terms: JobTerms) -> Job:
         loop="trio",
         lane=terms.lane,
         max_attempts=terms.max_attempts,
-        backoff=exponential,
+        backoff=exponential if terms.backoff is None else terms.backoff,
         resumable=terms.resumable,
         run_timeout=_or_unlimited(terms.run_timeout),
         queue_timeout=_or_unlimited(terms.queue_timeout),

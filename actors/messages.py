@@ -109,6 +109,15 @@ class SubmitMany(msgspec.Struct):
     reply: Reply[Sequence[Accepted | GreenroomError]]
 
 
+class Coalesced(msgspec.Struct):
+    """From the journal to the supervisor: a waiting run has the parameters of this submission, or (`held` is
+    false) it has ended instead, and nothing was changed."""
+
+    submit: Submit
+    run: str
+    held: bool
+
+
 class FindRequest(msgspec.Struct):
     """Find the run of a request id. Answered with its id, the fingerprint of its submission, and its parent
     if it is a pending child; or with `None` if the request id is free."""

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .protocol.events import Event, Filter
     from .protocol.names import lane_name, session_handle
     from .protocol.records import RunRecord, Snapshot
+    from .protocol.retries import Fail, Retry
     from .worker.services import Services
 
     __version__: str
@@ -65,6 +66,7 @@ __all__ = [
     "Draining",
     "Engine",
     "Event",
+    "Fail",
     "Filter",
     "Forbidden",
     "GreenroomError",
@@ -80,6 +82,7 @@ __all__ = [
     "OutcomeUnknown",
     "QueueFull",
     "RateLimited",
+    "Retry",
     "Run",
     "RunAbandoned",
     "RunCancelled",
@@ -106,9 +109,11 @@ _HOMES = {
     "Client": ".gateway.client",
     "Engine": ".actors.engine.api",
     "Event": ".protocol.events",
+    "Fail": ".protocol.retries",
     "Filter": ".protocol.events",
     "Jobs": ".actors.jobs",
     "Keep": ".actors.engine.retention",
+    "Retry": ".protocol.retries",
     "Run": ".actors.run.api",
     "RunRecord": ".protocol.records",
     "Services": ".worker.services",

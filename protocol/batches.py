@@ -12,7 +12,7 @@ import msgspec
 
 from .errors import GreenroomError, Invalid, TooLarge
 from .jobs import AnyJob
-from .submission import NewRun, OnWait, SubmitKeywords
+from .submission import JOINING, NewRun, OnWait, SubmitKeywords
 from .suggestions import suggestion
 from .values import shown
 
@@ -127,4 +127,4 @@ def with_drawn_ids(runs: Sequence[NewRun], draw: Callable[[], str]) -> list[NewR
 def existed(run: NewRun, outcome: Submitted) -> bool:
     """Return whether an accepted run existed before. For a `run` without a request id, the sender has drawn
     one, and `joined` only means that the batch was sent twice."""
-    return bool(outcome.joined) and (run.request_id is not None or run.on_conflict == "join")
+    return bool(outcome.joined) and (run.request_id is not None or run.on_conflict in JOINING)

@@ -46,8 +46,9 @@ class RunStateChanged(
 
     `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
     `interactive` is set when a body starts or ends. `executor` is set when a body starts in another process
-    than the engine's. `holds_handle`: the run has ended, but its abandoned body still executes and keeps the
-    handle.
+    than the engine's. `retry_after` is set if the attempt failed with this `error` and is retried: the
+    seconds until the next attempt enters its lane. `holds_handle`: the run has ended, but its abandoned body
+    still executes and keeps the handle.
     """
 
     from_: Status | None
@@ -69,18 +70,21 @@ class RunStateChanged(
     executor: str | None = None
     result: Any = None
     error: str | None = None
+    retry_after: float | None = None
     holds_handle: bool = False
 
 
 class RunChanged(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_changed"):
     """A run changed without a transition; absent fields are unchanged.
 
-    If the run waited in its handle, a `place` also makes it the handle's admitted run. `waiting_for` is
-    `executor` while a queued run has room in its lane, but no executor can take it.
+    If the run waited in its handle, a `place` also makes it the handle's admitted run. `params` are those of
+    a later submission, which the run takes only as long as it has not begun. `waiting_for` is `executor`
+    while a queued run has room in its lane, but no executor can take it.
     """
 
     place: int | None = None
     priority: int | None = None
+    params: Any = msgspec.UNSET
     waiting_for: str | None = None
     detached: bool | None = None
     interactive: bool | None = None

@@ -173,12 +173,14 @@ Report = Progress | TookMessages | WithdrawInterrupt | DropChild | BlockedLoop
 
 class JobTerms(_Wire, frozen=True, kw_only=True, tag=False):
     """A job that an executor can execute: its name, the JSON Schema of its parameters (null if it has none),
-    and the options with which it was registered. Times are in seconds; null means no limit."""
+    and the options with which it was registered. Times are in seconds; null means no limit. `backoff` is the
+    time before a retry; null for the engine's default, and if the executor computes it for each error."""
 
     name: str
     params: dict[str, Any] | None = None
     lane: str = "main"
     max_attempts: Count = 1
+    backoff: float | None = None
     resumable: bool = False
     run_timeout: float | None = 1800
     queue_timeout: float | None = None

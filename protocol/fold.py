@@ -153,6 +153,8 @@ def _after_change(run: RunRecord, event: RunChanged) -> RunRecord:
         value = getattr(event, name)
         if value is not None:
             changes[name] = value
+    if event.params is not UNSET:
+        changes["params"] = event.params
     return replace(run, **changes)
 
 

@@ -20,12 +20,15 @@ from .suggestions import suggestion
 from .validation import check_needs, check_seconds, check_version
 from .values import shown
 
-OnConflict = Literal["reject", "queue", "replace", "join"]
+OnConflict = Literal["reject", "queue", "replace", "join", "coalesce"]
 """What to do if the handle is busy."""
 _ON_CONFLICT = get_args(OnConflict)
 
 WARN_AFTER = 2
 """Seconds after which the engine reports that a run waits, unless its submission says otherwise."""
+
+JOINING: tuple[OnConflict, ...] = ("join", "coalesce")
+"""With these, a submission can join the run of another one."""
 
 OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
 """Called with the seconds that a run has waited, the number of runs ahead, and the ids that block it."""

@@ -184,6 +184,10 @@ class EntryPoint:
         for index, run in enumerate(runs):
             try:
                 options = options_of(run)
+                if options.on_conflict == "coalesce":
+                    raise Invalid(
+                        'on_conflict must not be "coalesce" in a batch: submit the run alone, or use "queue"'
+                    )
                 submission = self._submission(options, caller, now)
                 if submission.job.special is not None:
                     await self._prepare(submission.job.special, submission)
@@ -212,6 +216,8 @@ class EntryPoint:
         handle = check_name("handle", handle)
         lane = self._lane(registered, options)
         options.check()
+        if options.on_conflict == "coalesce":
+            _check_coalesces(registered, caller)
         if handle in caller.ancestors:
             raise Conflict(
                 f"handle {shown(handle)} is taken by a run that waits for this one: this run could not start",
@@ -277,6 +283,20 @@ def _terms(job: Job, options: SubmitOptions, caller: Caller, fingerprint: str | 
         ancestors=caller.ancestors,
         announced=job.terms,
     )
+
+
+def _check_coalesces(job: Job, caller: Caller) -> None:
+    """Raise `Invalid` for a run whose parameters cannot be replaced by others."""
+    if job.special is not None:
+        raise Invalid(
+            'on_conflict must not be "coalesce" for a flow, whose run is prepared with its parameters: use '
+            '"queue" or "replace"'
+        )
+    if caller.parent is not None:
+        raise Invalid(
+            'on_conflict must not be "coalesce" for a child run, which belongs to its parent: use "queue" or '
+            '"join"'
+        )
 
 
 def _limit(what: str, given: float | None, default: float) -> float | None:

@@ -129,6 +129,7 @@ async def open_engine(
         clock=clock,
         watched=watched,
         ids=ids or uuid7_hex(clock, random),
+        random=random,
         epoch=f"{random.getrandbits(64):016x}",
         push=push,
         allow_scripts=allow_scripts,

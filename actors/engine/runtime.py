@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from random import Random
 
 import trio
 
@@ -97,6 +98,7 @@ class Runtime:
         clock: Clock,
         watched: bool,
         ids: Callable[[], str],
+        random: Random,
         epoch: str,
         push: Push | None,
         allow_scripts: bool,
@@ -175,7 +177,14 @@ class Runtime:
             self._leasing.is_good,
         )
         self._services = Services(
-            entry, self._journal, files, clock, self._directory, surroundings, self._executors
+            entry,
+            self._journal,
+            files,
+            clock,
+            self._directory,
+            surroundings,
+            self._executors,
+            random.random,
         )
         self._http = HttpPush(networks)
         self._registry = Registry(self._journal, clock)

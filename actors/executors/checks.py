@@ -62,7 +62,7 @@ def _check_terms(job: wire.JobTerms, max_bytes: int) -> None:
     if job.priority is not None:
         check_priority("priority", job.priority)
     json_value(job.params, "params", max_bytes)
-    for what in ("run_timeout", "queue_timeout", "deadline", "grace"):
+    for what in ("backoff", "run_timeout", "queue_timeout", "deadline", "grace"):
         _check_duration(what, getattr(job, what))
 
 

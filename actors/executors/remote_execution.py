@@ -18,6 +18,7 @@ from ..run.body_messages import Lost, NeverBegan, Raised, Returned, Stopped, Unf
 from ..run.execution import Execution
 from ..run.failures import Failure, RemoteError
 from ..run.local_host import LocalHost
+from ..run.retries import Decision
 from ..scheduling.stored_bodies import is_child
 from .calls import Calls, Send, abandoned
 from .checks import checked_delay, checked_report, checked_result
@@ -174,10 +175,12 @@ class RemoteExecution(Execution):
             case "returned":
                 try:
                     return Returned(checked_result(ended.value, self.host.max_value_bytes), ended.obeyed)
-                except GreenroomError as error:
-                    return Raised(Failure(f"{type(error).__name__}: {error.message}"))
+                except GreenroomError as invalid:
+                    return Raised(Failure(f"{type(invalid).__name__}: {invalid.message}"))
             case "raised":
-                return Raised(RemoteError.of(ended), checked_delay(ended.retry_after))
+                error = RemoteError.of(ended)
+                decision = Decision(ended.retries, checked_delay(ended.retry_after), error.text)
+                return Raised(error, decision)
             case "stopped" if self._stopped:
                 return Stopped()
             case "stopped":  # by the engine's last life, or for no reason

@@ -18,8 +18,9 @@ from ...protocol.names import FLOW
 from ...protocol.states import Status
 from ...protocol.values import shown
 from ..channel import Reply
-from ..jobs import Ask, Job, Prepared, exponential
+from ..jobs import Ask, Job, Prepared
 from ..messages import Submission
+from ..retry_options import exponential
 from ..run.api import Run, body_of
 from ..run.local_host import local_host
 from ..run.pause import Pause

@@ -36,7 +36,8 @@ class Change(msgspec.Struct):
     the supervisor. `notify_on_refusal` are delivered if the change was refused. `notify_run` sends the run's
     actor `Committed` in both cases. `watch` is answered when the run has ended. `submission` is marked as
     `over` when this change ends it, or if the change `creates` the run and it cannot be stored. `reply` is
-    answered with `answer` or, without one and after a refusal, with the `Outcome`.
+    answered with `answer` or, without one and after a refusal, with the `Outcome`. If there is an `answer`
+    and the refusal is notified, the receiver of that message answers the reply.
     """
 
     events: tuple[Event, ...]

@@ -250,8 +250,12 @@ class JournalMachine:
             for reply in self._watchers.pop(record.id, ()):
                 reply.set(record)
         for change, outcome in batch.decided:
-            if change.reply is not None:
-                change.reply.set(outcome if change.answer is None or not outcome.held else change.answer)
+            if change.reply is None:
+                continue
+            if change.answer is None or not (outcome.held or change.notify_on_refusal):
+                change.reply.set(outcome)
+            elif outcome.held:
+                change.reply.set(change.answer)
         for message in later:
             self._answer(message)
 

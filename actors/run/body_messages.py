@@ -9,6 +9,7 @@ import msgspec
 from ..channel import Reply
 from ..messages import Cancel
 from .pause import Pause
+from .retries import Decision
 
 
 class Suspend(msgspec.Struct):
@@ -88,10 +89,10 @@ class Returned(msgspec.Struct):
 
 
 class Raised(msgspec.Struct):
-    """The body raised. `retry_after` is the delay before a retry, if its process has computed one."""
+    """The body raised. `decision`: what follows, if another process has decided it."""
 
     error: BaseException
-    retry_after: float | None = None
+    decision: Decision | None = None
 
 
 class Stopped(msgspec.Struct):

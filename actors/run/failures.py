@@ -1,4 +1,4 @@
-"""Failed bodies: the error text for the run's record and for the log, and the delay before a retry."""
+"""Failed bodies: the error text for the run's record and for the log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 from ...protocol.executors import Ended
 from ...protocol.names import is_probe
-from ..jobs import Job, exponential
+from ...protocol.retries import Fail, Retry
 from ..messages import Submission
 
 logger = logging.getLogger("greenroom")
@@ -20,13 +20,13 @@ class Failure(Exception):
 
 
 class RemoteError(Exception):
-    """The exception of a body in an executor: its text, its traceback, and what follows from its type."""
+    """The exception of a body in an executor: its text and its traceback, and whether it is that of a child
+    that was cancelled."""
 
-    def __init__(self, text: str, traceback: str, *, retries: bool, child_cancelled: bool) -> None:
+    def __init__(self, text: str, traceback: str, *, child_cancelled: bool) -> None:
         super().__init__(text)
         self.text = text[:_LONGEST_ERROR]
         self.traceback = traceback[:_LONGEST_TRACEBACK]
-        self.retries = retries
         self.child_cancelled = child_cancelled
 
     @staticmethod
@@ -35,7 +35,6 @@ class RemoteError(Exception):
         return RemoteError(
             ended.error or "the body failed",
             ended.traceback or "",
-            retries=ended.retries,
             child_cancelled=ended.child_cancelled,
         )
 
@@ -48,33 +47,41 @@ def error_text(error: BaseException) -> str:
         return error.text
     if isinstance(error, Failure):
         return str(error)[:_LONGEST_ERROR]
+    if isinstance(error, Retry):
+        cause = _cause(error)
+        if cause is not None and not isinstance(cause, Retry):
+            return error_text(cause)
     name = type(error).__name__
     try:
         text = str(error)[:_LONGEST_ERROR].encode(errors="backslashreplace").decode()
     except Exception:  # an exception whose `__str__` raises must not stop the engine
         text = "(its str() raised an exception)"
+    if isinstance(error, Fail) and text:
+        return text  # the message that its author has written
     return f"{name}: {text}" if text else name
 
 
-def log_failure(submission: Submission, attempt: int, error: BaseException, then: str) -> None:
-    """Log a failure and what follows it (`then`). Failures of probes are logged at debug level only."""
+def _cause(error: BaseException) -> BaseException | None:
+    """The exception that an exception was raised from, or during."""
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def has_traceback(error: BaseException) -> bool:
+    """Whether the log shows the traceback of an exception: not if its text says everything."""
+    if isinstance(error, Fail | Retry):
+        return _cause(error) is not None
+    return not isinstance(error, Failure)
+
+
+def log_failure(submission: Submission, attempt: int, error: BaseException, why: str, then: str) -> None:
+    """Log a failure with its text (`why`) and what follows it (`then`). Failures of probes are logged at
+    debug level only."""
     level = logging.DEBUG if is_probe(submission.handle) or is_probe(submission.lane) else logging.ERROR
     text = "run %s of job %r on handle %r failed in attempt %d %s: %s"
-    about = (submission.id, submission.job.name, submission.handle, attempt, then, error_text(error))
+    about = (submission.id, submission.job.name, submission.handle, attempt, then, why)
     if not isinstance(error, RemoteError):
-        logger.log(level, text, *about, exc_info=None if isinstance(error, Failure) else error)
+        logger.log(level, text, *about, exc_info=error if has_traceback(error) else None)
     elif logger.isEnabledFor(level):
         record = logger.makeRecord(logger.name, level, __file__, 0, text, about, None, log_failure.__name__)
         record.exc_text = error.traceback or None  # what formatters show after the message
         logger.handle(record)
-
-
-def retry_delay(job: Job, attempt: int) -> float:
-    """The seconds from the failure of this attempt to the next one."""
-    try:
-        return job.delay(attempt)
-    except Exception:  # an error in the job's code; the run continues with the default
-        logger.exception(
-            "backoff function of job %r failed for attempt %d; using the default", job.name, attempt
-        )
-        return exponential(attempt)

@@ -10,15 +10,17 @@ import logging
 from collections.abc import Generator
 
 from ...protocol.errors import RunCancelled
+from ...protocol.events import RunLog
 from ...protocol.states import Status
 from ..journal.change import Change, Outcome
 from ..messages import BodyGone
 from .body_messages import BodyEnded, Lost, NeverBegan, Raised, Returned, Unfit
 from .execution import Execution, LocalExecution
-from .failures import RemoteError, error_text, log_failure, retry_delay
+from .failures import RemoteError, log_failure
 from .local_host import LocalHost
 from .pause import Pause
 from .restore import begin_elsewhere, continue_elsewhere, executor_lost, lapsed, refused, wait
+from .retries import decide, delay
 from .state import RunState, Steps, Verdict
 from .termination import end, suspend_for_shutdown
 from .transitions import lose_body, move
@@ -129,48 +131,48 @@ def _returned(run: RunState, outcome: Returned) -> Generator[Change, Outcome, bo
 
 
 def _raised(run: RunState, outcome: Raised) -> Steps:
-    attempt, error = run.attempt, outcome.error
-    may_retry = (
-        run.verdict is None
-        and not run.no_retry
-        and isinstance(error, Exception)
-        and not (isinstance(error, RemoteError) and not error.retries)
-        and attempt < run.submission.job.max_attempts
-    )
-    then = "and will be retried" if may_retry else "and has no attempts left"
-    log_failure(run.submission, attempt, error, then)
-    if may_retry:
-        yield from _wait_for_retry(run, outcome)
-    else:
-        yield from end(run, Status.FAILED, reason="error", error=error_text(error), by="body")
+    attempt, error, job = run.attempt, outcome.error, run.submission.job
+    decision = outcome.decision or decide(job, attempt, error)
+    may_retry = run.verdict is None and not run.no_retry and decision.retries
+    if not may_retry or attempt >= job.max_attempts:
+        then = "and is not retried" if attempt < job.max_attempts else "and has no attempts left"
+        log_failure(run.submission, attempt, error, decision.text, then)
+        yield from end(run, Status.FAILED, reason="error", error=decision.text, by="body")
+        return
+    after = decision.after
+    if after is None:
+        after = delay(job, attempt, error, run.services.random)
+    log_failure(run.submission, attempt, error, decision.text, f"and will be retried in {after:g} s")
+    yield from _wait_for_retry(run, decision.text, after)
 
 
-def _wait_for_retry(run: RunState, outcome: Raised) -> Steps:
-    error, delay = outcome.error, outcome.retry_after
-    if delay is None:
-        delay = retry_delay(run.submission.job, run.attempt)
+def _wait_for_retry(run: RunState, error: str, after: float) -> Steps:
     closing = run.closing("ended", None, "body")
     if run.status is Status.RUNNING:
-        wakes_at = run.services.wall_clock() + delay
+        wakes_at = run.services.wall_clock() + after
         yield from move(
             run,
             Status.SUSPENDED,
             *closing,
-            memos=(run.wakes_at(wakes_at, delay, bodiless=True),),
+            memos=(run.wakes_at(wakes_at, after, bodiless=True),),
             live_body=False,
             reason="retry",
             waiting_for="retry",
             interactive=False,
-            error=error_text(error),
+            error=error,
+            retry_after=after,
             by="body",
         )
-    else:  # another task of the body had released the slot to wait
-        yield from lose_body(run, *closing)
+    else:  # another task of the body had released the slot to wait, so there is no transition
+        text = f"attempt {run.attempt} failed and will be retried in {after:g} s: {error}"
+        about = run.submission.about()
+        log = RunLog(by="engine", attempt=run.attempt, text=text, level="warning", **about)
+        yield from lose_body(run, *closing, log)
     run.forget_interrupts()
     run.timers.drop("run_timeout")
     run.run_clock.reset()
     run.next_attempt = run.attempt + 1
-    run.timers.set("retry", run.now + delay)
+    run.timers.set("retry", run.now + after)
 
 
 def _stopped(run: RunState, verdict: Verdict, *, unrecorded: bool) -> Steps:

@@ -25,7 +25,7 @@ class Surroundings(msgspec.Struct):
 
 
 class Services(msgspec.Struct):
-    """The parts of the engine that the actors of runs use."""
+    """The parts of the engine that the actors of runs use. `random` returns a number from 0 to 1."""
 
     entry: EntryPoint
     journal: Journal
@@ -34,3 +34,4 @@ class Services(msgspec.Struct):
     delivery: Delivery
     surroundings: Surroundings
     executors: Registry
+    random: Callable[[], float]

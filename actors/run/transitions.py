@@ -35,6 +35,7 @@ def move(
     interactive: bool | None = None,
     result: Any = None,
     error: str | None = None,
+    retry_after: float | None = None,
     holds_handle: bool = False,
     memos: tuple[Memo, ...] = (),
     enters_again: bool = False,
@@ -74,6 +75,8 @@ def move(
         )
         if holds_handle:  # rare: Python builds a dict for a call with more than 15 keywords
             event = replace(event, holds_handle=True)
+        if retry_after is not None:
+            event = replace(event, retry_after=retry_after)
         outcome = yield Change(
             (*before, event),
             run=submission.id,

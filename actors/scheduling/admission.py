@@ -24,18 +24,19 @@ from ...protocol.events import RunChanged, RunStateChanged
 from ...protocol.fold import Projection
 from ...protocol.states import Status
 from ...protocol.submission import OnConflict
-from ...protocol.values import shown
+from ...protocol.values import same_json, shown
 from ..actor import Kind
 from ..channel import Reply
 from ..effects import Effects
 from ..journal.change import Change
 from ..journal.messages import AnswerMany, Look, WatchEnd, unavailable
-from ..messages import Accepted, FindRequest, Phase, Submission, Submit, cancel_replaced
-from .handles import Admit, Decision, Handles, Join, Refuse, Wait
+from ..messages import Accepted, Coalesced, FindRequest, Phase, Submission, Submit, cancel_replaced
+from .handles import Admit, Coalesce, Decision, Handles, Join, Refuse, Wait
 from .request_ids import RequestIds
 from .stored_bodies import held_elsewhere
 
 _STORED = frozenset(Status)
+_QUEUED = frozenset({Status.QUEUED})
 
 
 class Repeat(msgspec.Struct, frozen=True):
@@ -50,7 +51,8 @@ class Admission:
     """See the module's docstring.
 
     `holding` returns whether only children of executing runs are accepted. `enter` queues a run in its lane.
-    `waits` is called with each new run that does not start immediately. `default_priority` returns the
+    `waits` is called with each new run that does not start immediately, `params_changed` with each waiting
+    run that got other parameters. `default_priority` returns the
     priority of a lane's runs for which no other is given, and `now` the time of this turn.
     """
 
@@ -63,6 +65,7 @@ class Admission:
         holding: Callable[[], bool],
         enter: Callable[[Submission], None],
         waits: Callable[[Submission], None],
+        params_changed: Callable[[Submission], None],
         default_priority: Callable[[str], int],
         now: Callable[[], float],
     ) -> None:
@@ -77,9 +80,11 @@ class Admission:
         self._holding = holding
         self._enter = enter
         self._waits = waits
+        self._params_changed = params_changed
         self._default_priority = default_priority
         self._now = now
         self._requests = RequestIds(lambda run: run in self.pending)
+        self._coalescing: dict[str, list[Submit]] = {}  # uncommitted request ids, with their repeats
         self._last_place = 0
         self._children_held: list[Submit] = []  # submitted by bodies while the store is down
 
@@ -122,6 +127,9 @@ class Admission:
         """Handle a submission."""
         submission, reply = message.submission, message.reply
         if submission.terms.request_id is not None:
+            if submission.terms.request_id in self._coalescing:
+                self._coalescing[submission.terms.request_id].append(message)  # the commit decides its run
+                return
             repeat = self.repeat(submission, now)
             if repeat is not None:
                 self._answer_repeat(submission, repeat, reply)
@@ -138,12 +146,16 @@ class Admission:
                 self.create(submission, decision, reply)
             case Join(admitted):
                 self._effects.answer(reply, self.join_admitted(submission, admitted), about=admitted)
+            case Coalesce(waiting):
+                self._coalesce(message, waiting)
             case Refuse(error, about):
                 self._effects.answer(reply, error=error, about=about)
 
     def repeat(self, submission: Submission, now: float) -> Repeat | None:
         """The earlier use of the submission's request id, if there is one."""
         request_id = submission.terms.request_id
+        if request_id in self._coalescing:  # in a batch, which cannot wait for another submission
+            return Repeat("", partial(_in_use, request_id))
         request = None if request_id is None else self._requests.find(request_id, now)
         if request_id is None or request is None:
             return None
@@ -165,11 +177,60 @@ class Admission:
                 self.pending[run] = submission
             case Join(admitted):
                 run = admitted.id
-            case Refuse():
+            case Coalesce() | Refuse():
                 return decision
         if submission.terms.request_id is not None:
             self._requests.add(submission.terms.request_id, run, submission.terms.fingerprint)
         return decision
+
+    def _coalesce(self, message: Submit, waiting: Submission) -> None:
+        """Give a run that has not begun the parameters of a submission, which joins it.
+
+        The supervisor decides here, so its start of the run can only follow. The run can still end at the
+        same time, at a deadline: then the change is refused, and the submission is decided again.
+        """
+        submission, run = message.submission, waiting.id
+        created = self._last.get(run, -1) + 1
+        if created > self._committed:  # created in this turn, with the parameters that it has now
+            self._commit_up_to(created)
+            self._committed = created
+        events: tuple[RunChanged, ...] = ()
+        if not same_json(waiting.params, submission.params):
+            waiting.params = submission.params
+            self._params_changed(waiting)
+            events = (RunChanged(by=submission.by, params=submission.params, **waiting.about()),)
+        memos: tuple[Requested, ...] = ()
+        notify: tuple[tuple[Kind, str, object], ...] = ()
+        request_id = submission.terms.request_id
+        if request_id is not None:
+            self._coalescing[request_id] = []
+            memos = (Requested(request_id, run, submission.terms.fingerprint),)
+            notify = (("supervisor", "", Coalesced(message, run, held=True)),)
+        if waiting.shared is None:  # not the submission's own reply, which it needs if it is decided again
+            waiting.shared = Reply()
+            self._effects.tell("journal", "", WatchEnd(run, waiting.shared))
+        change = Change(
+            events,
+            run=run,
+            expect=_QUEUED,
+            memos=memos,
+            notify=notify,
+            notify_on_refusal=(("supervisor", "", Coalesced(message, run, held=False)),),
+            reply=message.reply,
+            answer=Accepted(run, True, waiting.shared),
+        )
+        self._place(run, change)
+
+    def coalesced(self, message: Coalesced, now: float) -> None:
+        """A submission has joined a waiting run; or that has ended, and the submission is decided again."""
+        terms = message.submit.submission.terms
+        repeats: list[Submit] = []
+        if terms.request_id is not None:
+            repeats = self._coalescing.pop(terms.request_id)
+            if message.held:
+                self._requests.add(terms.request_id, message.run, terms.fingerprint)
+        for submit in repeats if message.held else (message.submit, *repeats):
+            self.submit(submit, now)
 
     def undo(self, submission: Submission, decision: Decision) -> None:
         """Take back the last decision that is neither carried out nor taken back."""
@@ -403,6 +464,12 @@ def _other_use(request_id: str, id: str, committed: Projection) -> Conflict:
     details = {} if run is None else {"run": run}
     return Conflict(
         f"request_id {shown(request_id)} was already used for another submission: use a new one", **details
+    )
+
+
+def _in_use(request_id: str, committed: Projection) -> Conflict:
+    return Conflict(
+        f"request_id {shown(request_id)} is used by a submission that is not committed yet: retry later"
     )
 
 

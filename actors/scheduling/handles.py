@@ -37,6 +37,12 @@ class Join(msgspec.Struct, frozen=True):
     admitted: Submission
 
 
+class Coalesce(msgspec.Struct, frozen=True):
+    """The waiting run, which has not begun, takes the submission's parameters."""
+
+    waiting: Submission
+
+
 class Refuse(msgspec.Struct, frozen=True):
     """The submission is refused with this error, which names the run `about`, if any."""
 
@@ -45,11 +51,11 @@ class Refuse(msgspec.Struct, frozen=True):
 
 
 ADMIT = Admit()
-Decision = Admit | Wait | Join | Refuse
+Decision = Admit | Wait | Join | Coalesce | Refuse
 
 _WHY = {
     "join": "its job or parameters differ, or it is being cancelled",
-    "reject": 'wait for it, cancel it, or submit with on_conflict "queue", "replace" or "join"',
+    "reject": 'wait for it, cancel it, or submit with on_conflict "queue", "replace", "join" or "coalesce"',
 }
 
 
@@ -63,6 +69,7 @@ class Handles:
         self._remains: dict[str, str] = {}  # handle: the ended run whose body still executes
         self._waiting: dict[str, OrderedDict[str, Submission]] = {}
         self._replacing: dict[str, tuple[str, ...]] = {}  # runs that replace others, newest first
+        self._replaced: dict[str, dict[str, str]] = {}  # runs that are about to be cancelled: by which run
 
     def reports(self) -> Iterator[dict[str, Any]]:
         """The reports of all handles that are taken or have waiting runs."""
@@ -81,6 +88,9 @@ class Handles:
             return self._wait(submission, None)
         if on_conflict == "replace":
             return self._replace(submission)
+        if on_conflict == "coalesce":
+            takes = self._last_equal(submission)
+            return self._wait(submission, None) if takes is None else Coalesce(takes)
         admitted = self._admitted.get(name)
         if on_conflict == "join" and admitted is not None and self._can_join(submission, admitted):
             return Join(admitted)
@@ -131,6 +141,10 @@ class Handles:
         else:
             self._stop_waiting(name, id)
         self._remove_replacing(name, id)
+        if name in self._replaced:
+            left = {run: by for run, by in self._replaced.pop(name).items() if id not in (run, by)}
+            if left:
+                self._replaced[name] = left
 
     def restore_remains(self, name: str, run: str) -> None:
         """The abandoned body of an ended run can still execute after a restart of the engine."""
@@ -196,6 +210,8 @@ class Handles:
         self._replacing[name] = (submission.id, *replaced)
         if admitted is not None and name not in self._cancelling:
             replaced = (*replaced, admitted.id)
+        if replaced:
+            self._replaced.setdefault(name, {}).update(dict.fromkeys(replaced, submission.id))
         return self._wait(submission, replaced)
 
     def _can_join(self, submission: Submission, admitted: Submission) -> bool:
@@ -203,6 +219,27 @@ class Handles:
             submission.handle not in self._cancelling
             and admitted.job is submission.job
             and admitted.params == submission.params
+        )
+
+    def _last_equal(self, submission: Submission) -> Submission | None:
+        """The run that takes the parameters of a submission: the last of the handle that has not begun and
+        is equal in everything else that decides how and when it executes."""
+        name = submission.handle
+        admitted = None if name in self._cancelling else self._admitted.get(name)
+        last_first = (*reversed(self._waiting.get(name, {}).values()), admitted)
+        return next((run for run in last_first if run is not None and self._takes(run, submission)), None)
+
+    def _takes(self, run: Submission, submission: Submission) -> bool:
+        """Whether a run can take the parameters of a submission. A child run belongs to its parent."""
+        if run.begun or run.cleared or run.over or run.terms.parent is not None:
+            return False
+        if run.id in self._replaced.get(run.handle, ()):
+            return False
+        return (run.job.name, run.kind, run.lane, run.needs) == (
+            submission.job.name,
+            submission.kind,
+            submission.lane,
+            submission.needs,
         )
 
     def _active(self, name: str) -> Submission | None:

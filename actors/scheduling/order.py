@@ -148,15 +148,27 @@ class Order:
 
     def set_priority(self, run: str, lane: str, priority: int) -> None:
         """Change the priority of a run, if it is queued."""
+        queued = self._queued(run, lane)
+        if queued is not None:
+            self._move(queued, priority, queued.key)
+
+    def set_key(self, run: str, lane: str, key: str | None) -> None:
+        """Change the key of a run, if it is queued."""
+        queued = self._queued(run, lane)
+        if queued is not None and queued.key != key:
+            self._move(queued, queued.priority, key)
+
+    def _queued(self, run: str, lane: str) -> Queued | None:
         known = self._lanes.get(lane)
-        queued = None if known is None else known.entries.get(run)
-        if known is not None and queued is not None:
-            queue = queued.queue
-            self._remove(queued)
-            self._offer(queue)
-            queued.priority = priority
-            self._offer(self._enter(known, queued))
-            self._forget_empty(queue)
+        return None if known is None else known.entries.get(run)
+
+    def _move(self, queued: Queued, priority: int, key: str | None) -> None:
+        queue = queued.queue
+        self._remove(queued)
+        self._offer(queue)
+        self._forget_empty(queue)
+        queued.priority, queued.key = priority, key
+        self._offer(self._enter(queue.lane, queued))
 
     def forget(self, run: str) -> None:
         """A run that neither is queued nor holds a slot has ended."""

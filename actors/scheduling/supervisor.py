@@ -39,6 +39,7 @@ from ..messages import (
     Cancelling,
     Clear,
     Closing,
+    Coalesced,
     Enter,
     ExecutorReady,
     ExecutorRemoved,
@@ -125,6 +126,7 @@ class SupervisorMachine:
             holding=lambda: self.holding,
             enter=self._enter_lane,
             waits=self._waits,
+            params_changed=self._params_changed,
             default_priority=lambda lane: self.order.rules_of(lane).priority,
             now=lambda: self._now,
         )
@@ -137,6 +139,7 @@ class SupervisorMachine:
         self._handlers: dict[type, Callable[[Any], None]] = {
             Submit: lambda message: admission.submit(message, self._now),
             SubmitMany: lambda message: submit_many(admission, self.effects, message, self._now),
+            Coalesced: lambda message: admission.coalesced(message, self._now),
             FindRequest: lambda message: admission.find_request(message, self._now),
             Enter: self._enter,
             Suspect: self._suspect,
@@ -394,6 +397,10 @@ class SupervisorMachine:
             key=self._key_of(submission.id),
             has_body=submission.body_waits,
         )
+
+    def _params_changed(self, submission: Submission) -> None:
+        """A waiting run has other parameters, from which the lane may take its key."""
+        self.order.set_key(submission.id, submission.lane, self._key_of(submission.id))
 
     def _key_of(self, run: str) -> str | None:
         submission = self.pending[run]

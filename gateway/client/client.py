@@ -35,6 +35,7 @@ from ...protocol.parts import joined
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.states import Status
 from ...protocol.submission import (
+    JOINING,
     NewRun,
     OnWait,
     SubmitCommand,
@@ -180,7 +181,7 @@ class Client:
         ok = await self._link.ask(command(id=self._link.number(), **fields), repeatable=True)
         run_id = expected(ok.run_id)
         # With a generated request id, `joined` only means that the submit was sent twice.
-        existed = bool(ok.joined) and (options.request_id is not None or options.on_conflict == "join")
+        existed = bool(ok.joined) and (options.request_id is not None or options.on_conflict in JOINING)
         if options.on_wait is not None and self._link.follows:
             self._nursery.start_soon(self._report_wait, run_id, before, options.on_wait)
         return ClientTicket(run_id, existed, self, job)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ...protocol.batches import existed, with_drawn_ids
 from ...protocol.commandbase import CommandBase
 from ...protocol.commands import SubmitMany
-from ...protocol.submission import SubmitCommand
+from ...protocol.submission import JOINING, SubmitCommand
 from ..commands.entries import Fields
 
 
@@ -33,6 +33,6 @@ def with_true_joins(command: Any, fields: Fields) -> Fields:
             outcome if outcome.error is not None else replace(outcome, joined=existed(run, outcome))
             for run, outcome in pairs
         ]
-    elif fields.get("joined") and command.on_conflict != "join":
+    elif fields.get("joined") and command.on_conflict not in JOINING:
         fields["joined"] = False
     return fields

@@ -279,7 +279,7 @@ export interface Cluster {
 /** A definition of a flow: an object, or a text of JSON or YAML. */
 export type FlowDefinition = string | object;
 
-export type OnConflict = "reject" | "queue" | "replace" | "join";
+export type OnConflict = "reject" | "queue" | "replace" | "join" | "coalesce";
 
 /** The options of every method that submits a run. Times are in seconds; `Infinity` is no limit, null the default. */
 export interface RunOptions {
@@ -537,8 +537,9 @@ export type RunStatus =
  *
  * `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
  * `interactive` is set when a body starts or ends. `executor` is set when a body starts in another process
- * than the engine's. `holds_handle`: the run has ended, but its abandoned body still executes and keeps the
- * handle.
+ * than the engine's. `retry_after` is set if the attempt failed with this `error` and is retried: the
+ * seconds until the next attempt enters its lane. `holds_handle`: the run has ended, but its abandoned body
+ * still executes and keeps the handle.
  */
 export interface RunStateChanged {
   type: "run_state_changed";
@@ -567,14 +568,16 @@ export interface RunStateChanged {
   executor?: string;
   result?: unknown;
   error?: string;
+  retry_after?: number;
   holds_handle?: boolean;
 }
 
 /**
  * A run changed without a transition; absent fields are unchanged.
  *
- * If the run waited in its handle, a `place` also makes it the handle's admitted run. `waiting_for` is
- * `executor` while a queued run has room in its lane, but no executor can take it.
+ * If the run waited in its handle, a `place` also makes it the handle's admitted run. `params` are those of
+ * a later submission, which the run takes only as long as it has not begun. `waiting_for` is `executor`
+ * while a queued run has room in its lane, but no executor can take it.
  */
 export interface RunChanged {
   type: "run_changed";
@@ -586,6 +589,7 @@ export interface RunChanged {
   lane: string;
   place?: number;
   priority?: number;
+  params?: unknown;
   waiting_for?: string;
   detached?: boolean;
   interactive?: boolean;

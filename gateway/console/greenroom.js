@@ -162,6 +162,7 @@ function afterChange(run, event) {
   for (const name of ["place", "priority", "waiting_for", "detached", "interactive", "streaming", "compacting"]) {
     if (isGiven(event[name])) next[name] = event[name];
   }
+  if (event.params !== undefined) next.params = event.params;
   return next;
 }
 
@@ -525,6 +526,7 @@ const SUBMIT = [
   "key",
 ];
 const RULES = ["fairBy", "weights", "limitPerKey", "rate", "burst", "ratePer", "age", "priority"];
+const JOINING = ["join", "coalesce"]; // a submission can join the run of another one
 const TIMEOUTS = ["queueTimeout", "runTimeout", "deadline", "warnAfter"];
 const PAGE = ["limit", "offset"];
 const VERSION = ["version", "status"];
@@ -901,7 +903,7 @@ export class Client {
     const given = toWire(method, options, SUBMIT);
     const request_id = given.request_id ?? drawId();
     const reply = await this.#ask({ ...command, ...given, request_id }, true);
-    const expected = isGiven(given.request_id) || given.on_conflict === "join";
+    const expected = isGiven(given.request_id) || JOINING.includes(given.on_conflict);
     return new Ticket(reply.run_id, Boolean(reply.joined) && expected, this);
   }
 

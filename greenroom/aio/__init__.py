@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..actors.aio.run import AsyncioRun as Run
+    from ..protocol.retries import Fail, Retry
     from .client import Client, ClientTicket, connect
     from .engine import Engine, Ticket, open_engine
 
-__all__ = ["Client", "ClientTicket", "Engine", "Run", "Ticket", "connect", "open_engine"]
+__all__ = ["Client", "ClientTicket", "Engine", "Fail", "Retry", "Run", "Ticket", "connect", "open_engine"]
 
 _HOMES = {
     "Client": (".client", "Client"),
     "ClientTicket": (".client", "ClientTicket"),
     "Engine": (".engine", "Engine"),
+    "Fail": ("..protocol.retries", "Fail"),
+    "Retry": ("..protocol.retries", "Retry"),
     "Run": ("..actors.aio.run", "AsyncioRun"),
     "Ticket": (".engine", "Ticket"),
     "connect": (".client", "connect"),

@@ -27,7 +27,7 @@ _SUBMISSION = [
     click.option("--lane", metavar="NAME", help="The lane. [default: the lane of the job]"),
     click.option(
         "--on-conflict",
-        type=click.Choice(["reject", "queue", "replace", "join"]),
+        type=click.Choice(["reject", "queue", "replace", "join", "coalesce"]),
         default="reject",
         show_default=True,
         help="What to do if the handle has an active run.",

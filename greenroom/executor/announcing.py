@@ -22,6 +22,7 @@ def _terms(job: Job) -> JobTerms:
         params=None if job.params_type is None else params_schema(job.params_type),
         lane=job.lane,
         max_attempts=job.max_attempts,
+        backoff=None if callable(job.backoff) else job.backoff,
         resumable=job.resumable,
         run_timeout=_limit(job.run_timeout),
         queue_timeout=_limit(job.queue_timeout),

@@ -7,7 +7,8 @@ from typing import Any
 
 from ..actors.jobs import Jobs
 from ..actors.run.body_messages import Raised, Returned, Stopped
-from ..actors.run.failures import Failure, error_text, retry_delay
+from ..actors.run.failures import has_traceback
+from ..actors.run.retries import decide, own_delay
 from ..protocol.errors import RunCancelled
 from ..protocol.executors import Ended, Execute
 
@@ -22,13 +23,18 @@ def ending(order: Execute, outcome: Returned | Raised | Stopped, jobs: Jobs) -> 
     if isinstance(outcome, Stopped):
         return Ended(**about, outcome="stopped")
     error = outcome.error
+    job = jobs.recall(order.job)
+    decision = decide(job, order.attempt, error)
+    after = decision.after
+    if after is None and decision.retries and callable(job.backoff):
+        after = own_delay(job, order.attempt, error)
     return Ended(
         **about,
         outcome="raised",
-        error=error_text(error),
+        error=decision.text,
         traceback=_traceback(error),
-        retries=isinstance(error, Exception),
-        retry_after=_retry_after(order, jobs),
+        retries=decision.retries,
+        retry_after=after,
         child_cancelled=isinstance(error, RunCancelled),
     )
 
@@ -43,14 +49,8 @@ def refused(order: Execute, why: str) -> Ended:
     return Ended(run=order.run, fence=order.fence, outcome="refused", error=why)
 
 
-def _retry_after(order: Execute, jobs: Jobs) -> float | None:
-    """The delay before a retry, if a function of the job computes it."""
-    job = jobs.recall(order.job)
-    return retry_delay(job, order.attempt) if callable(job.backoff) else None
-
-
 def _traceback(error: BaseException) -> str | None:
-    if isinstance(error, Failure):
+    if not has_traceback(error):
         return None
     text = "".join(traceback.format_exception(error)).rstrip("\n")
     return text[-_LONGEST_TRACEBACK:].encode(errors="backslashreplace").decode()

@@ -71,7 +71,7 @@ def completed(shell: str, line: str, folder: Path) -> list[str]:
         ("greenroom su", {"submit", "submit-many"}),
         ("greenroom db up", {"upgrade"}),
         ("greenroom submit --on-c", {"--on-conflict"}),
-        ("greenroom submit --on-conflict ", {"reject", "queue", "replace", "join"}),
+        ("greenroom submit --on-conflict ", {"reject", "queue", "replace", "join", "coalesce"}),
         ("greenroom token add alice --role op", {"operator"}),
         ("greenroom serve --log-format ", {"text", "json"}),
         ("greenroom serve --log-level w", {"warning"}),

@@ -138,7 +138,7 @@ async def disturb(engine: Engine, lots: random.Random, steps: int) -> None:
                         handle=handle if lots.random() < 0.7 else f"handle {step % 1500}",
                         lane=lane,
                         params={"step": step},
-                        on_conflict=lots.choice(["queue", "queue", "replace", "reject"]),
+                        on_conflict=lots.choice(["queue", "coalesce", "replace", "reject"]),
                         queue_timeout=lots.choice([None, 3]),
                         warn_after=1,
                     )

@@ -110,6 +110,22 @@ async def test_an_option_means_the_same_in_camel_case_and_in_snake_case():
         assert await run_node(program, url) == [1, [False, True, True, True]]
 
 
+async def test_a_submission_that_coalesces_has_joined_the_run_that_waits():
+    program = """
+        const client = await connect(argument);
+        const tickets = [];
+        for (const n of [1, 2, 3]) {
+            const options = { handle: "alice", params: { n }, onConflict: "coalesce" };
+            tickets.push(await client.submit("wait", options));
+        }
+        const run = await client.getRun(tickets[1].id);
+        client.close();
+        answer([tickets.map((ticket) => ticket.joined), tickets[2].id === run.id, run.params]);
+    """
+    async with serving() as (_, _, url):
+        assert await run_node(program, url) == [[False, False, True], True, {"n": 3}]
+
+
 async def test_infinity_is_no_limit_in_place_of_the_default_of_the_job():
     program = """
         const client = await connect(argument);

@@ -130,6 +130,17 @@ async def test_join_gives_the_run_that_is_there(engine: RunEngine):
 
 
 @on_each
+async def test_coalescing_changes_the_parameters_of_the_run_that_waits(engine: RunEngine):
+    await engine.submit("wait", handle="alice", params={"n": 1}, on_conflict="coalesce")
+    second = await engine.submit("wait", handle="alice", params={"n": 2}, on_conflict="coalesce")
+    third = await engine.submit("wait", handle="alice", params={"n": 3}, on_conflict="coalesce")
+    assert not second.joined
+    assert (third.id, third.joined) == (second.id, True)
+    assert (await engine.get_run(second.id)).params == {"n": 3}
+    assert (await engine.snapshot()).runs[second.id].params == {"n": 3}
+
+
+@on_each
 async def test_a_ticket_waits_no_longer_than_its_timeout(engine: RunEngine):
     ticket = await engine.submit("wait", handle="alice", params={})
     assert not await ticket.wait(timeout=5)

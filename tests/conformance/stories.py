@@ -239,6 +239,17 @@ async def one_run(engine: Engine) -> None:
     await ticket.result()
 
 
+async def coalescing(engine: Engine) -> None:
+    given: dict[str, Any] = {"handle": "alice", "on_conflict": "coalesce"}
+    await engine.submit("wait", params={"n": 1}, **given)
+    await engine.submit("wait", params={"n": 2}, by="bob", **given)
+    await trio.sleep(1)
+    for number in range(3, 6):
+        await engine.submit("wait", params={"n": number}, **given)
+    await engine.submit("pages", params={"pages": 1}, **given)
+    await engine.submit("pages", params=None, **given)
+
+
 async def limits(engine: Engine) -> None:
     for number in range(6):
         lane = "images" if number % 2 else "main"
@@ -418,6 +429,7 @@ STORIES: dict[str, Story | Written] = {
     "one-run": Story("A run makes progress and succeeds.", one_run),
     "limits": Story("Runs wait for lanes and for the global limit; limits change.", limits),
     "handle-queue": Story("Runs wait in a handle; one replaces the active run.", waiting_in_a_handle),
+    "coalescing": Story("Later submissions change the parameters of runs that wait.", coalescing),
     "interrupts": Story("Interrupts are answered, time out and are withdrawn; one stays open.", interrupts),
     "phases": Story("A session streams, compacts, sleeps, and waits for a message.", phases),
     "failures": Story("Attempts, deadlines in the queue and while executing.", failures),

@@ -21,7 +21,7 @@ from ..support import PATIENCE, Bodies, until, until_status
 
 DAY = 24 * 3600.0
 
-POLICIES = ("reject", "queue", "replace", "join")
+POLICIES = ("reject", "queue", "replace", "join", "coalesce")
 
 
 class Page(msgspec.Struct):

@@ -122,6 +122,7 @@ MANY = [f"name {number}" for number in range(1001)]
         ({"jobs": [{"name": "j", "queue_timeout": -1}]}, "queue_timeout must be"),
         ({"jobs": [{"name": "j", "deadline": -1}]}, "deadline must be"),
         ({"jobs": [{"name": "j", "grace": -1}]}, "grace must be"),
+        ({"jobs": [{"name": "j", "backoff": -1}]}, "backoff must be"),
         ({"jobs": [{"name": "j", "needs": ["a", "a"]}]}, "needs"),
         ({"jobs": [{"name": "j", "cancel": "never"}]}, "jobs[0].cancel"),
         ({"jobs": [{"name": "j", "params": {"a": 2**64}}]}, "outside"),

@@ -312,9 +312,14 @@ async def test_own_runs_are_started_and_steered_as_without_limits(home, tokens):
             talk, "submit", job="wait", handle="alice/1", lane="images", on_conflict="replace"
         )
         assert "handles only" in await refusal(talk, "inject", run_or_handle="alice/1", message=1)
+        given = {"job": "wait", "handle": "alice/1", "lane": "images", "on_conflict": "coalesce"}
+        waits = (await talk.call("submit", params={"n": 1}, **given))["run_id"]
+        again = await talk.call("submit", params={"n": 2}, **given)
+        assert (again["run_id"], again["joined"]) == (waits, True)
+        assert (await talk.call("cancel", run_id=waits))["run"]["params"] == {"n": 2}
         await talk.call("set_params", handle="alice/2", params={"a": 1})
         assert (await talk.call("cancel", run_id=run))["run"]["id"] == run
-        assert [one["id"] for one in (await talk.call("list_runs"))["runs"]] == [run]
+        assert [one["id"] for one in (await talk.call("list_runs"))["runs"]] == [waits, run]
         await talk.call("wait", run_id=run)
 
 

@@ -179,7 +179,7 @@ def test_the_schemas_contain_the_checks_of_the_engine() -> None:
 
     submit = body("/api/runs")
     assert (submit["handle"]["minLength"], submit["handle"]["maxLength"]) == (1, 256)
-    assert submit["on_conflict"]["enum"] == ["reject", "queue", "replace", "join"]
+    assert submit["on_conflict"]["enum"] == ["reject", "queue", "replace", "join", "coalesce"]
     assert submit["kind"] == {"type": "string", "enum": ["start", "continue"], "default": "start"}
     assert body("/api/runs/{run_id}/cancel")["files"]["enum"] == ["keep", "delete"]
     assert body("/api/max_concurrent", "put")["limit"]["maximum"] == 2**31 - 1

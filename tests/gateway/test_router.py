@@ -85,7 +85,7 @@ async def test_a_submission_that_no_leader_has_received_was_not_carried_out(
     assert "outcome" not in raised.value.details
 
 
-@pytest.mark.parametrize(("on_conflict", "joined"), [("queue", False), ("join", True)])
+@pytest.mark.parametrize(("on_conflict", "joined"), [("queue", False), ("join", True), ("coalesce", True)])
 async def test_a_repeated_submission_without_a_request_id_reports_a_new_run(
     autojump_clock: trio.testing.MockClock, on_conflict: str, joined: bool
 ):

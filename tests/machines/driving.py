@@ -102,6 +102,7 @@ class Driver:
             cast(Any, self),
             cast(Any, None),
             cast(Any, None),
+            lambda: 1.0,
         )
         if stored is None:
             self._create()

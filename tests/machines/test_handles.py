@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from greenroom.actors.scheduling.handles import ADMIT, Handles, Join, Refuse, Wait
+from greenroom.actors.messages import OnConflict, Submission
+from greenroom.actors.scheduling.handles import ADMIT, Coalesce, Handles, Join, Refuse, Wait
 
 from .making import job, submission
 
 
 def test_a_free_handle_admits_a_run_whatever_its_on_conflict() -> None:
-    for on_conflict in ("reject", "queue", "replace", "join"):
+    for on_conflict in ("reject", "queue", "replace", "join", "coalesce"):
         handles, run = Handles(), submission()
         assert handles.decide(run, on_conflict) is ADMIT
         assert handles.admitted("alice") is run
@@ -223,3 +226,81 @@ def test_after_a_restart_a_replacement_that_was_admitted_cancels_only_those_befo
     handles, newest, older = Handles(), submission(place=1, front=True), submission(front=True)
     assert handles.restore("alice", newest, [older], newest) == [older.id]
     assert handles.decide(submission(params={}), "join") == Join(newest)
+
+
+# Coalescing.
+
+
+def waiting(*runs: Submission, on_conflict: OnConflict = "queue") -> Handles:
+    """A handle whose first run executes, and the others wait."""
+    handles = Handles()
+    for run in runs:
+        handles.decide(run, on_conflict)
+    runs[0].begun = True
+    return handles
+
+
+def test_a_submission_coalesces_with_the_last_equal_run_that_waits() -> None:
+    first, second, third, swims = submission(), submission(), submission(), submission(job=job("swim"))
+    handles = waiting(first, second, third, swims)
+    assert handles.decide(submission(params={"a": 1}), "coalesce") == Coalesce(third)
+    assert list(handles.waiting("alice")) == [second.id, third.id, swims.id]
+
+
+def test_a_submission_coalesces_with_the_admitted_run_until_that_begins() -> None:
+    handles, first, second = Handles(), submission(), submission()
+    handles.decide(first, "reject")
+    assert handles.decide(submission(), "coalesce") == Coalesce(first)
+    first.begun = True
+    assert handles.decide(second, "coalesce") == Wait(None)
+    assert handles.decide(submission(), "coalesce") == Coalesce(second)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"job": job("swim")},
+        {"kind": "continue"},
+        {"lane": "side"},
+        {"needs": ("gpu",)},
+        {"parent": "p", "ancestors": ("h",)},
+        {"cleared": True},
+        {"over": True},
+    ],
+    ids=str,
+)
+def test_a_submission_waits_if_no_equal_run_waits_that_it_could_change(other: dict[str, Any]) -> None:
+    handles = waiting(submission(), submission(**other))
+    assert handles.decide(submission(), "coalesce") == Wait(None)
+
+
+def test_a_submission_does_not_coalesce_with_a_run_that_is_replaced() -> None:
+    first, older, newer = submission(), submission(), submission()
+    handles = Handles()
+    handles.decide(first, "reject")
+    handles.decide(older, "replace")
+    assert handles.decide(submission(), "coalesce") == Coalesce(older)
+    handles.decide(newer, "replace")
+    assert handles.decide(submission(), "coalesce") == Coalesce(newer)
+    handles.ended(first, body_remains=False)
+    assert handles.admit_next("alice") is newer
+    assert handles.decide(submission(), "coalesce") == Coalesce(newer)
+    newer.begun = True
+    assert handles.decide(submission(), "coalesce") == Wait(None)
+
+
+def test_a_replacement_that_could_not_be_stored_replaces_nothing() -> None:
+    first, newer = submission(), submission(job=job("swim"))
+    handles = Handles()
+    handles.decide(first, "reject")
+    handles.decide(newer, "replace")
+    assert handles.decide(submission(kind="continue"), "coalesce") == Wait(None)
+    handles.ended(newer, body_remains=False)
+    assert handles.decide(submission(), "coalesce") == Coalesce(first)
+
+
+def test_a_submission_does_not_coalesce_with_a_run_that_is_being_cancelled() -> None:
+    handles, first = Handles(), submission()
+    handles.decide(first, "reject")
+    handles.being_cancelled(first)
+    assert handles.decide(submission(), "coalesce") == Wait(None)

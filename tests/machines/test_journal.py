@@ -164,6 +164,20 @@ def test_a_refused_change_sends_its_messages_for_that_case() -> None:
     assert (desk.shown, desk.machine.watchers) == ([], 0)
 
 
+def test_the_reply_of_a_refused_change_with_an_answer_is_left_to_the_receiver_of_its_message() -> None:
+    desk = Desk(creation())
+    replies: list[Reply[Any]] = [Reply(), Reply(), Reply()]
+    lost = [
+        start("gone", reply=replies[0], answer="done"),
+        start("gone", reply=replies[1], answer="done", notify_on_refusal=(("run", "a", "lost"),)),
+        start(reply=replies[2], answer="done", notify_on_refusal=(("run", "a", "lost"),)),
+    ]
+    desk.commit(*lost)
+    assert not answer(replies[0]).held
+    assert not replies[1].done
+    assert answer(replies[2]) == "done"
+
+
 def test_a_run_receives_the_outcome_of_a_refused_change_too() -> None:
     desk = Desk()
     [(kind, name, message)] = desk.turn(start("a", notify_run=True))

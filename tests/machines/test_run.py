@@ -317,7 +317,8 @@ def test_a_body_that_raises_while_another_task_of_it_waits_is_retried() -> None:
     run.give(Suspend("time", None, None, Reply()))
     run.changed()
     run.raises()
-    (event,) = run.changed()
+    log, event = run.changed()
+    assert log.text == "attempt 1 failed and will be retried in 5 s: ValueError: no"
     assert (event.type, event.interactive) == ("run_changed", False)
     assert run.machine.deadline() == 5.0
 

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from greenroom.actors.channel import Reply
+from greenroom.actors.journal.change import Change
 from greenroom.actors.journal.messages import Answer, WatchEnd
 from greenroom.actors.messages import (
     Accepted,
@@ -53,6 +54,7 @@ from greenroom.protocol.errors import (
     QueueFull,
     Unavailable,
 )
+from greenroom.protocol.events import RunChanged
 from greenroom.protocol.fold import Projection
 from greenroom.protocol.states import PENDING, Status, allowed_from
 
@@ -222,6 +224,109 @@ def test_a_run_that_is_being_cancelled_can_not_be_joined() -> None:
     desk.turn(Cancelling("a"))
     desk.turn(desk.submit("b", "join", handle="h"))
     assert isinstance(desk.answer(desk.replies["b"]), Conflict)
+
+
+# Coalescing.
+
+
+def params_of(change: Change) -> Any:
+    (event,) = change.events
+    assert isinstance(event, RunChanged)
+    return event.params
+
+
+def test_a_submission_that_coalesces_changes_the_parameters_of_the_waiting_run() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h"))
+    message = desk.submit("c", "coalesce", handle="h", params={"n": 1}, by="ann")
+    assert desk.turn(message) == ["run_changed b"]
+    (change,) = desk.changes()
+    assert (params_of(change), change.events[0].by, change.run) == ({"n": 1}, "ann", "b")
+    assert change.expect == {Status.QUEUED}
+    assert desk.pending("b").params == {"n": 1}
+    (watch,) = desk.told("journal")
+    assert (change.reply, change.answer) == (message.reply, Accepted("b", True, watch.reply))
+    assert "c" not in desk.machine.pending
+
+
+def test_all_who_coalesce_share_one_watch_of_the_end() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h"))
+    desk.turn(desk.submit("c", "coalesce", handle="h", params={"n": 1}))
+    (watch,) = desk.told("journal")
+    desk.turn(desk.submit("d", "coalesce", handle="h", params={"n": 2}))
+    assert desk.told("journal") == []
+    assert desk.changes()[0].answer == Accepted("b", True, watch.reply)
+
+
+def test_equal_parameters_are_no_event() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h", params={"n": 1}))
+    assert desk.turn(desk.submit("c", "coalesce", handle="h", params={"n": 1})) == [""]
+    assert desk.turn(desk.submit("d", "coalesce", handle="h", params={"n": True})) == ["run_changed b"]
+
+
+def test_runs_of_one_turn_are_created_with_the_parameters_that_they_were_submitted_with() -> None:
+    desk = Desk(limit=0)
+    changes = desk.turn(
+        desk.submit("a", handle="h", params={"n": 1}),
+        desk.submit("other"),
+        desk.submit("b", "coalesce", handle="h", params={"n": 2}),
+        desk.submit("c", "coalesce", handle="h", params={"n": 3}),
+    )
+    assert changes == ["create a", "create other", "run_changed a", "run_changed a"]
+    created, _, *changed = desk.changes()
+    assert created.events[0].params == {"n": 1}
+    assert [params_of(change) for change in changed] == [{"n": 2}, {"n": 3}]
+
+
+def test_a_run_that_starts_in_the_turn_in_which_it_is_changed_starts_after_the_change() -> None:
+    desk = Desk()
+    changes = desk.turn(
+        desk.submit("a", handle="h", params={"n": 1}),
+        desk.submit("b", "coalesce", handle="h", params={"n": 2}),
+        desk.submit("other"),
+    )
+    assert changes == ["create a", "run_changed a", "start a", "create other, start other"]
+    assert desk.turn(desk.submit("c", "coalesce", handle="h", params={"n": 3})) == ["create c waiting"]
+
+
+def test_a_submission_is_decided_again_if_the_run_has_ended_instead() -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h"))
+    message = desk.submit("c", "coalesce", handle="h", request_id="r", fingerprint="f")
+    desk.turn(message)
+    (change,) = desk.changes()
+    ((_, _, refused),) = change.notify_on_refusal
+    desk.pending("b").over = True  # as the journal does with the commit
+    assert desk.turn(refused, RunsEnded([Ended("b", False)])) == ["create c waiting"]
+    (created,) = desk.changes()
+    assert (created.reply, created.watch) == (message.reply, message.submission.ended)
+    desk.submits("d", handle="h", request_id="r", fingerprint="f")
+    assert desk.answer(desk.replies["d"]).run == "c"
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_repeat_of_a_request_that_coalesces_waits_for_the_commit_and_gets_the_same_run(held: bool) -> None:
+    desk = Desk()
+    desk.submits("a", handle="h")
+    desk.turn(desk.submit("b", "queue", handle="h"))
+    desk.turn(desk.submit("c", "coalesce", handle="h", params={"n": 1}, request_id="r", fingerprint="f"))
+    (change,) = desk.changes()
+    assert change.memos == (Requested("r", "b", "f"),)
+    ((_, _, outcome),) = change.notify if held else change.notify_on_refusal
+    repeat = {"handle": "h", "params": {"n": 1}, "request_id": "r", "fingerprint": "f"}
+    assert desk.turn(desk.submit("d", "coalesce", **repeat)) == []
+    assert desk.answers() == []
+    desk.pending("b").over = not held
+    desk.turn(outcome)
+    assert desk.answer(desk.replies["d"]).run == ("b" if held else "c")
+    desk.turn(desk.submit("e", "coalesce", **repeat))
+    assert desk.answer(desk.replies["e"]).run == ("b" if held else "c")
 
 
 # Request ids.

@@ -38,6 +38,7 @@ from greenroom.protocol.executors import JobTerms
 from greenroom.protocol.records import RunRecord
 from greenroom.protocol.states import Status
 from greenroom.simulation.model.state import ModelRun
+from greenroom.simulation.rules.retries import Error
 from greenroom.simulation.rules.rules import Rules
 
 
@@ -682,7 +683,51 @@ def a_replacement_that_was_superseded(story: Story) -> None:
     story.draw_place("b", 2)
 
 
+def parameters_that_change_after_the_run_has_begun(story: Story) -> None:
+    story.submit("a", 1)
+    story.add(RunChanged, **story.of("a"), params={"n": 1})
+    story.begin("a")
+    assert not story.rules.faults
+    story.add(RunChanged, **story.of("a"), params={"n": 2})
+
+
+def parameters_of_a_child_that_change(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.submit("b", 2, handle="b", by="run:a")
+    story.add(RunChanged, **story.of("b"), params={"n": 2})
+
+
+def raises(story: Story, after: tuple[float, float] | None) -> None:
+    story.submit("a", 1, job="retried")
+    story.begin("a")
+    story.rules.retries.raises("a", 1, Error("E", after))
+    story.rules.observations.ends("a")
+
+
+def a_retry_after_an_error_that_permits_none(story: Story) -> None:
+    raises(story, None)
+    fields: dict[str, Any] = {"reason": "retry", "waiting_for": "retry", "interactive": False}
+    story.move("a", "suspended", by="body", error="E", retry_after=1.0, **fields)
+
+
+def a_retry_after_another_delay(story: Story) -> None:
+    raises(story, (1.0, 2.0))
+    fields: dict[str, Any] = {"reason": "retry", "waiting_for": "retry", "interactive": False}
+    story.move("a", "suspended", by="body", error="E", retry_after=2.5, **fields)
+
+
+def a_failure_although_another_attempt_must_follow(story: Story) -> None:
+    raises(story, (1.0, 2.0))
+    story.move("a", "failed", by="body", reason="error", error="E")
+
+
 BROKEN = {
+    parameters_that_change_after_the_run_has_begun: "although it has begun",
+    parameters_of_a_child_that_change: "takes the parameters of another submission",
+    a_retry_after_an_error_that_permits_none: "its body has raised Error",
+    a_retry_after_another_delay: "its body has raised Error",
+    a_failure_although_another_attempt_must_follow: "another attempt must follow",
     two_bodies_on_one_handle: "execute on the same handle",
     two_admitted_runs_on_one_handle: "the handle is held by",
     handle_released_before_the_body_ended: "its body still executes",

@@ -1118,6 +1118,40 @@ async def test_a_request_id_is_known_after_a_restart_while_the_run_is_pending_an
             await engine.submit("wait", handle="other", request_id="once")
 
 
+async def test_parameters_that_a_waiting_run_has_taken_are_kept_over_a_restart(
+    lives: Lives, clock: Clock
+) -> None:
+    bodies, begun = Bodies(), []
+
+    @bodies.jobs.job("notes")
+    async def notes(run: Run, params: dict[str, int]) -> None:
+        begun.append(params)
+
+    async with lives.crash(bodies.jobs, max_concurrent=0) as engine:
+        for handle, count in (("queued in its lane", 2), ("waits", 3)):
+            for n in range(count):
+                how = "queue" if (handle, n) == ("waits", 1) else "coalesce"
+                run = await engine.submit(
+                    "notes", handle=handle, params={"n": n}, on_conflict=how, request_id=f"{handle} {n}"
+                )
+    async with lives.clean(bodies.jobs, max_concurrent=0) as engine:
+        again = await engine.submit("notes", handle="waits", params={"n": 2}, request_id="waits 2")
+        assert (again.id, again.joined) == (run.id, True)
+        for n in (7, 8):
+            later = await engine.submit("notes", handle="waits", params={"n": n}, on_conflict="coalesce")
+            assert (later.id, later.joined) == (run.id, True)
+    async with lives.clean(bodies.jobs, max_concurrent=1) as engine:
+        await ended(engine, run)
+        history = await engine.history(run.id)
+        assert [event.params for event in history if getattr(event, "params", None)] == [
+            {"n": 1},
+            {"n": 2},
+            {"n": 7},
+            {"n": 8},
+        ]
+    assert begun == [{"n": 1}, {"n": 0}, {"n": 8}]
+
+
 @pytest.mark.parametrize("place", ["memory", "sqlite_unthreaded"], indirect=True)
 async def test_all_request_ids_of_a_run_from_before_a_restart_expire_a_day_after_its_end(
     lives: Lives, clock: Clock

@@ -3,7 +3,7 @@ of mypy; mypy reports no error for the other lines."""
 
 import msgspec
 
-from greenroom import BlockingRun, Client, Engine, Jobs, Run, Ticket, aio, sync
+from greenroom import BlockingRun, Client, Engine, Fail, Jobs, Retry, Run, Ticket, aio, sync
 from greenroom.gateway.client import ClientTicket, RunEngine, RunTicket
 
 jobs = Jobs()
@@ -60,6 +60,27 @@ async def plain(run: Run, params: Mirror) -> Summary:
 
 @jobs.job("odd")  # error: Argument 1 to "__call__" of "Register"
 async def odd(run: Run, params: Mirror, more: int) -> None: ...
+
+
+def longer_if_busy(attempt: int, error: Exception) -> float:
+    return 30.0 if isinstance(error, OSError) else float(attempt)
+
+
+@jobs.job(max_attempts=2, backoff=longer_if_busy, retry_on=OSError, never_on=(PermissionError, TimeoutError))
+async def picky(run: Run) -> None:
+    raise Retry(after=5) if run.attempt == 1 else Fail("no further attempt")
+
+
+@jobs.job(max_attempts=2, backoff=lambda attempt: 2.0 * attempt)
+async def patient(run: Run) -> None: ...
+
+
+@jobs.job(max_attempts=2, backoff=lambda attempt, error: 2.0 * attempt)
+async def wary(run: Run) -> None: ...
+
+
+@jobs.job("odder", retry_on=(KeyboardInterrupt,))  # error: Argument "retry_on" to "job"
+async def odder(run: Run) -> None: ...
 
 
 @jobs.job("odd", max_attempts="2")  # error: No overload variant

@@ -141,6 +141,103 @@ def test_two_replacements_against_the_end_of_the_run_that_they_replace():
     ]
 
 
+# Coalescing.
+
+
+def passes(time: float) -> Deed:
+    return lambda whole: whole.passes(time)
+
+
+def coalesces(run: str, n: int, name: str | None = None, **options: Any) -> Deed:
+    return submits(name or run, on_conflict="coalesce", params={"n": n}, **options)
+
+
+def params_of(whole: Whole, run: str) -> str:
+    found = whole.journal.projection.runs.get(run)
+    return f"{run} {found.status} with {found.params['n']}" if found is not None else f"no {run}"
+
+
+def of_b_and_c(whole: Whole) -> str:
+    """The runs b and c, and which run the caller of c received."""
+    reply = whole.replies["c"]
+    received = reply._value if reply.done else None
+    return f"{params_of(whole, 'b')}, {params_of(whole, 'c')}; {getattr(received, 'run', received)}"
+
+
+def test_a_submission_that_coalesces_against_the_grant_of_the_waiting_run():
+    assert walked(
+        submits("a", params={"n": 0}),
+        submits("b", on_conflict="queue", params={"n": 1}),
+        race={"return": [returns("a")], "submit": [coalesces("c", 2)]},
+        outcome=of_b_and_c,
+    ) == [
+        "b running with 1, c queued with 2; c",
+        "b running with 2, no c; b",
+    ]
+
+
+def test_a_submission_that_coalesces_against_the_deadline_of_the_waiting_run():
+    assert walked(
+        submits("a", params={"n": 0}),
+        submits("b", on_conflict="queue", params={"n": 1}, queue_timeout=1.0),
+        race={"time": [passes(2.0)], "submit": [coalesces("c", 2)]},
+        outcome=of_b_and_c,
+    ) == [
+        "b timed_out with 1, c queued with 2; c",
+        "b timed_out with 2, no c; b",
+    ]
+
+
+def test_a_submission_that_coalesces_against_a_cancel_of_the_waiting_run():
+    assert walked(
+        submits("a", params={"n": 0}),
+        submits("b", on_conflict="queue", params={"n": 1}),
+        race={"cancel": [cancels("b")], "submit": [coalesces("c", 2)]},
+        outcome=of_b_and_c,
+    ) == [
+        "b cancelled with 1, c queued with 2; c",
+        "b cancelled with 2, no c; b",
+    ]
+
+
+def test_a_repeat_of_a_submission_that_coalesces_gets_the_same_run_in_every_race():
+    same = {"request_id": "r", "fingerprint": "f"}
+
+    def outcome(whole: Whole) -> str:
+        first, second = (whole.replies[name]._value.run for name in "cd")
+        return f"{first} {'and the same' if first == second else second}"
+
+    assert walked(
+        submits("a", params={"n": 0}),
+        submits("b", on_conflict="queue", params={"n": 1}, queue_timeout=1.0),
+        race={
+            "time": [passes(2.0)],
+            "submit": [coalesces("c", 2, **same)],
+            "repeat": [coalesces("d", 2, **same)],
+        },
+        outcome=outcome,
+    ) == ["b and the same", "c and the same", "d and the same"]
+
+
+def test_a_crash_at_any_time_keeps_the_parameters_that_a_caller_was_told_of():
+    def outcome(whole: Whole) -> str:
+        told = whole.replies["c"]._value
+        joined = "lost" if told in (None, "lost") else f"joined {told.run}" if told.joined else told.run
+        return f"{params_of(whole, 'b')}, {params_of(whole, 'c')}; {joined}"
+
+    assert walked(
+        submits("a", of="swim", params={"n": 0}),
+        submits("b", on_conflict="queue", params={"n": 1}, of="swim"),
+        race={"submit": [coalesces("c", 2, of="swim")]},
+        outcome=outcome,
+        crash=True,
+    ) == [
+        "b queued with 1, no c; lost",
+        "b queued with 2, no c; joined b",
+        "b queued with 2, no c; lost",
+    ]
+
+
 def test_two_cancels_against_a_grant():
     assert walked(
         submits("a"),

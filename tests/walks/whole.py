@@ -285,7 +285,16 @@ class Whole:
             anything = cast(Any, self)
             files = cast(Any, Files())
             entry = cast(Any, Entry())
-            services = Services(entry, anything, files, lambda: WALL + self.now, anything, anything, anything)
+            services = Services(
+                entry,
+                anything,
+                files,
+                lambda: WALL + self.now,
+                anything,
+                anything,
+                anything,
+                lambda: 1.0,
+            )
             self.runs[name] = RunMachine(made, services, self.live, _raise, self.now)
             if self.stop is not None:
                 self.tell("run", name, self.stop)

@@ -68,6 +68,7 @@ class ModelRun:
         self.executes_since: float | None = None
         self.aged = False  # submitted before a restart, or possibly before an outage
         self.statuses: list[tuple[int, Status]] = [(event.seq, event.to)]
+        self._params: list[tuple[int, Any]] = [(event.seq, event.params)]
 
     @property
     def ended(self) -> bool:
@@ -92,6 +93,15 @@ class ModelRun:
     def is_in_queue(self) -> bool:
         """Whether it has a place in its lane's queue now."""
         return self.place is not None and (self.status is Status.QUEUED or self.waits_for_slot)
+
+    def take_params(self, seq: int, params: Any) -> None:
+        """Record that it has these parameters from this seq on."""
+        self.params = params
+        self._params.append((seq, params))
+
+    def had_params(self, params: Any, since: int, until: int) -> bool:
+        """Whether it had these parameters at some time between two seqs."""
+        return params in during(self._params, since, until)
 
     def statuses_between(self, since: int, until: int) -> set[Status]:
         """The statuses that it had at some time between two seqs."""
@@ -239,5 +249,10 @@ class ModelState:
 
 def values(changes: list[tuple[int, Any]], since: int, until: int) -> set[Any]:
     """The values of something that changed at some seqs, between two of them."""
+    return set(during(changes, since, until))
+
+
+def during(changes: list[tuple[int, Any]], since: int, until: int) -> list[Any]:
+    """The same in order, also for values that a set cannot contain."""
     before = [value for seq, value in changes if seq <= since][-1:]
-    return {*before, *(value for seq, value in changes if since < seq <= until)}
+    return [*before, *(value for seq, value in changes if since < seq <= until)]

@@ -7,6 +7,7 @@
 - `order.py`: limits, and the order of places
 - `time_limits.py`: timeouts and deadlines
 - `recovery.py`: the state after a restart
+- `retries.py`: what follows from the error of a body
 - `replays.py`: the answers and children that a resumed body gets again
 - `executors.py`: bodies in executors
 - `batches.py`: batches of submissions
@@ -55,6 +56,7 @@ from .observations import ObservationRules
 from .order import OrderRules
 from .recovery import RecoveryRules
 from .replays import ReplayRules
+from .retries import RetryRules
 from .time_limits import TimeLimitRules
 from .transitions import TransitionRules
 
@@ -74,6 +76,9 @@ class Rules:
         self.cluster = ClusterRules(self.faults.append)
         self.flows = FlowRules(self.model, lambda: self.observations.seen, self.faults.append)
         self.time_limits = TimeLimitRules(self.model, now, self._grace, self.faults.append)
+        self.retries = RetryRules(
+            lambda run: self.recovery.job(run).max_attempts, lambda: self.is_left, self.faults.append
+        )
         self._transitions = TransitionRules(self)
         self.replays = ReplayRules(self.model, self.faults.append)
         self.cleared: dict[str, bool] = {}

@@ -1,4 +1,4 @@
-"""Rules 4, 8 and 10: the state machine, attempts, handles, interrupts and messages of runs.
+"""Rules 4, 8 and 10: the state machine, attempts, parameters, handles, interrupts and messages of runs.
 
 Reads the events of runs, one by one, checks them, and updates the model.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from ...protocol.events import (
     EventBase,
@@ -43,6 +45,7 @@ class TransitionRules:
         self.executors = rules.executors
         self.flows = rules.flows
         self.time_limits = rules.time_limits
+        self.retries = rules.retries
         self._report = rules.faults.append
         self._interrupts: set[str] = set()
         self._last_place = 0
@@ -120,6 +123,7 @@ class TransitionRules:
         before, to = run.status, event.to
         self.flows.transition(event, run)
         self.time_limits.transition(event, run)
+        self.retries.transition(event, run)
         if event.from_ != before:
             self._fault(event, f"the run was {before}")
         if before not in allowed_from(to) or rank(to) < rank(before):
@@ -203,6 +207,8 @@ class TransitionRules:
             if run.status is not Status.QUEUED:
                 self._fault(event, f"the priority of {run} changes after its start")
             run.priority = event.priority
+        if event.params is not UNSET:
+            self._takes_params(event, run)
         if event.detached:
             # A run that is being cancelled may have waited without a slot until just now.
             if not run.holds_slot and run.status is not Status.CANCELLING:
@@ -220,6 +226,13 @@ class TransitionRules:
         suspended = run.status is Status.SUSPENDED and not run.restored
         if suspended and changed == dict.fromkeys(_FLAGS, False) and not self.observations.executes(run.id):
             run.next_attempts = (run.attempt + self.recovery.costs_attempt(run, "lease_lost"),)
+
+    def _takes_params(self, event: RunChanged, run: ModelRun) -> None:
+        if run.status is not Status.QUEUED:
+            self._fault(event, f"the parameters of {run} change, although it has begun")
+        if run.parent is not None or run.walks:
+            self._fault(event, f"{run} takes the parameters of another submission")
+        run.take_params(event.seq, event.params)
 
     def _draws_place(self, event: RunChanged, run: ModelRun, place: int) -> None:
         handle = self.model.handle(run.handle)

@@ -75,6 +75,11 @@ class Bodies:
         if not ends:
             self.rules.observations.goes_on(run.id, run.attempt)
 
+    async def hold(self, seconds: float) -> None:
+        """Wait, but no longer than until all bodies end their waits."""
+        with trio.move_on_after(seconds):
+            await self.letting_go.wait()
+
     async def interrupt(
         self, run: Run, data: Any, timeout: float | None, key: str | None, *, release_slot: bool
     ) -> Any:
@@ -90,8 +95,7 @@ class Bodies:
             await trio.lowlevel.checkpoint()
 
     async def _hold(self, run: Run, seconds: float) -> None:
-        with trio.move_on_after(seconds):
-            await self.letting_go.wait()
+        await self.hold(seconds)
 
     async def _forever(self, run: Run) -> None:
         await self._hold(run, 1000.0)

@@ -16,6 +16,7 @@ NAMED = {
     "commands": BUILT_IN,
     "resumed": "greenroom.simulation.scenarios.commands:resumed",
     "clinging": "greenroom.simulation.scenarios.commands:clinging",
+    "coalescing": "greenroom.simulation.scenarios.commands:coalescing",
     "connected": "greenroom.simulation.scenarios.connected:connected",
     "flows": "greenroom.simulation.scenarios.flows.scenario:flows",
     "executors": "greenroom.simulation.scenarios.executors:executors",

@@ -25,6 +25,7 @@ from .asking_bodies import Steady
 from .bodies import LANES, Bodies
 from .callers import Caller, Deed, Desk
 from .followers import Follower
+from .notes import Notes
 
 MAX_CONCURRENT = 2
 PATIENCE = 60.0
@@ -61,6 +62,14 @@ async def clinging(world: World) -> None:
     run holds the handle."""
     play = Play(world)
     await play.go_through(play.cling)
+
+
+async def coalescing(world: World) -> None:
+    """Submissions whose parameters waiting runs take, with faults, and bodies whose errors decide about their
+    retries: tests that the parameters of a run that has begun never change."""
+    play = Play(world)
+    Notes(play.bodies)
+    await play.go_through(play.note)
 
 
 async def either(world: World) -> None:
@@ -149,6 +158,13 @@ class Play:
         """Take a random step of `clinging`."""
         await self.do(random.choice(_ON_ONE_HANDLE), random, wait=False)
         await trio.sleep(bodies.draw_moment(random))
+
+    async def note(self, random: Random) -> None:
+        """Take a random step of `coalescing`."""
+        if random.random() < 0.7:
+            await self.start(random)
+        await self.do(random.choice(random.choice(_NOTES)), random, wait=random.random() < 0.2)
+        await pause(random)
 
     async def do(self, deed: str, random: Random, *, wait: bool) -> None:
         """Do a named action, and wait for its end if requested."""
@@ -363,7 +379,10 @@ FAULTS = (
 CALLS: dict[str, Deed] = {
     name: getattr(module, name)
     for module, names in {
-        submitting: (*SUBMITS, "submit_short", "submit_clinging", "rerun"),
+        submitting: (
+            *(*SUBMITS, "submit_short", "submit_clinging", "rerun"),
+            *("submit_note", "submit_note_twice"),
+        ),
         controlling: (*CONTROLS, "release_one", "inject", "answer"),
         asking_bodies: ("submit_steady", "answer_open"),
         reading: LOOKS,
@@ -376,5 +395,11 @@ _INTERFERENCES = (
     *[("submit_steady",), ("answer_open",), ("answer_open",), ("inject",)] * 2,
     ("answer", "cancel", "reset_lanes", "set_max_concurrent"),
     ("crash", "crash", "crash_at_a_commit", "lose_a_commit", "stop", "stop", "trouble_the_disk"),
+)
+_NOTES = (
+    *[("submit_note", "submit_note", "submit_note", "submit_note_twice")] * 5,
+    ("cancel", "clear_handle", "clear_lane", "set_params", "release_handle", "drain", "resume"),
+    ("set_max_concurrent", "set_concurrency", "reset_lanes", "rerun", "snapshot"),
+    FAULTS,
 )
 _DEEDS = (*[SUBMITS] * 4, *[CONTROLS] * 3, TALKS, LOOKS, FAULTS)

@@ -36,7 +36,7 @@ async def works(run: Run, params: dict[str, list[float]]) -> int:
     return len(parts)
 
 
-@jobs.job("tries", max_attempts=2)
+@jobs.job("tries", max_attempts=2, backoff=1.0)
 async def tries(run: Run, params: dict[str, list[float]]) -> int:
     """A body with two attempts, which releases its slot from time to time."""
     for seconds in params["parts"]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -15,9 +17,14 @@ from ...protocol.errors import (
     Unavailable,
 )
 from ...protocol.states import ENDED, Status
+from ..model.state import ModelRun
 from ..world.client import SimulatedTicket
+from . import notes
 from .bodies import HANDLES, JOBS, LANES, draw_attempts, draw_short_step
 from .callers import Caller
+
+_LONGEST_CANCEL = 10.0
+"""Seconds after which a cancel is committed, unless the store fails."""
 
 
 async def submit(caller: Caller, random: Random) -> None:
@@ -85,6 +92,87 @@ async def submit_clinging(caller: Caller, random: Random) -> None:
     await _submit(caller, "plain", options)
 
 
+async def submit_note(caller: Caller, random: Random) -> None:
+    """Submit a run that coalesces, or one that others can coalesce with."""
+    job, options = _draw_note(random)
+    policies = ("coalesce", "coalesce", "coalesce", "coalesce", "queue", "replace", "reject")
+    options["on_conflict"] = random.choice(policies)
+    if random.random() < 0.1:
+        options["params"] = None
+    if random.random() < 0.2:
+        options[random.choice(("queue_timeout", "deadline"))] = random.choice((0.5, 2.0, 6.0))
+    waiting = _equal_and_waiting(caller, job, options)
+    ticket = await _submit(caller, job, options)
+    if ticket is None:
+        return
+    if not ticket.joined and options["on_conflict"] == "coalesce":
+        await _check_that_none_could_coalesce(caller, waiting)
+    if random.random() < 0.3:
+        await _wait_for_end(caller, ticket)
+
+
+async def submit_note_twice(caller: Caller, random: Random) -> None:
+    """Submit twice with the same request id, concurrently: both receive the same run."""
+    job, options = _draw_note(random)
+    options |= {"on_conflict": "coalesce", "request_id": f"{caller.client.name}'s"}
+    received: set[str] = set()
+
+    async def submit() -> None:
+        ticket = await _submit(caller, job, options)
+        if ticket is not None:
+            received.add(ticket.id)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_suppressing, submit)
+        nursery.start_soon(_suppressing, submit)
+    caller.check(len(received) < 2, f"received the runs {received} for one request id")
+
+
+async def _suppressing(submit: Callable[[], Awaitable[None]]) -> None:
+    with suppress(Unavailable):
+        await submit()
+
+
+def _draw_note(random: Random) -> tuple[str, dict[str, Any]]:
+    return random.choice(notes.JOBS), {
+        "handle": random.choice(HANDLES[:2]),
+        "lane": random.choice(("main", "main", "main", "side")),
+        "kind": random.choice(("start", "start", "start", "continue")),
+        "params": notes.draw_note(random),
+    }
+
+
+def _equal_and_waiting(caller: Caller, job: str, options: dict[str, Any]) -> list[ModelRun]:
+    """The runs that could take the parameters of this submission now."""
+    return [run for run in caller.model.pending.values() if _is_equal(run, job, options) and not run.attempt]
+
+
+def _is_equal(run: ModelRun, job: str, options: dict[str, Any]) -> bool:
+    wanted = (job, options["handle"], options["lane"], options["kind"])
+    return (run.job, run.handle, run.lane, run.kind) == wanted and run.parent is None
+
+
+def _check_coalesced(caller: Caller, known: ModelRun, job: str, options: dict[str, Any]) -> None:
+    """Check the run that a submission has joined with `on_conflict="coalesce"`."""
+    since, seq, params = caller.since, caller.model.seq, options["params"]
+    caller.check(_is_equal(known, job, options), f"coalesced with {known}, which differs from {options}")
+    waited = Status.QUEUED in known.statuses_between(since, seq)
+    caller.check(waited, f"coalesced with {known}, which did not wait")
+    took = params is None or known.had_params(params, since, seq)
+    caller.check(took, f"coalesced with {known}, which has not taken {params}")
+
+
+async def _check_that_none_could_coalesce(caller: Caller, waiting: list[ModelRun]) -> None:
+    """A submission has created a run: none of those that waited before it can still wait. A run can do so
+    for a moment, while its cancel is being committed."""
+    if not waiting:
+        return
+    await trio.sleep(_LONGEST_CANCEL)
+    if caller.same_life and caller.model.disturbed < trio.current_time() - 2 * _LONGEST_CANCEL:
+        left = [run for run in waiting if run.status is Status.QUEUED]
+        caller.check(not left, f"created another run, although these waited: {left}")
+
+
 async def submit_together(caller: Caller, random: Random) -> None:
     """Submit the same job several times concurrently, with `on_conflict="join"`. Each submission has its own
     request id, and is retried while the engine is unavailable."""
@@ -129,7 +217,12 @@ def _accepted(caller: Caller, ticket: SimulatedTicket, job: str, options: dict[s
             stored == known.id, f"received {known} for request id {request}, which is of run {stored}"
         )
     if options["params"] is not None:
-        caller.check(known.params == options["params"], f"received {known} with parameters {known.params}")
+        had = known.had_params(options["params"], 0, caller.model.seq)
+        caller.check(had, f"received {known} with parameters {known.params}")
+    if options["on_conflict"] == "coalesce" and ticket.joined:
+        if request is None:
+            _check_coalesced(caller, known, job, options)
+        return
     holders = caller.model.handle(known.handle).held_by(caller.since, caller.model.seq)
     if ticket.joined:
         joins = options["on_conflict"] == "join" and known.id in holders
