@@ -29,6 +29,7 @@ class Phase(Enum):
 
     WAITING = "waiting in its handle"
     QUEUED = "queued in its lane"
+    DELAYED = "outside its lane until its time"
 
 
 class Submission(msgspec.Struct):
@@ -47,6 +48,8 @@ class Submission(msgspec.Struct):
     on_wait: OnWait | None
     ended: Reply[RunRecord | None]
     uncommon: dict[str, Any] | None = None  # fields of its first event that few runs have (`fold.UNCOMMON`)
+    not_before: float | None = None  # its time, in Unix seconds; the supervisor removes it when it has come
+    time_came_at: float | None = None  # when that was, in trio's time
     place: int | None = None  # set by the supervisor when the run enters its lane
     memos: tuple[Memo, ...] = ()  # committed together with its creation
     stored: StoredRun | None = None  # the stored state, after a restart
@@ -63,6 +66,11 @@ class Submission(msgspec.Struct):
     def about(self) -> dict[str, Any]:
         """The fields that every event of the run has; seq and time are set with the commit."""
         return {"seq": 0, "at": 0, "run": self.id, "handle": self.handle, "lane": self.lane}
+
+    @property
+    def waits_since(self) -> float:
+        """Since when the run could have started, in trio's time."""
+        return self.created_at if self.time_came_at is None else self.time_came_at
 
     @property
     def privileged(self) -> bool:
@@ -86,11 +94,13 @@ class Accepted(msgspec.Struct):
 
 
 class Submit(msgspec.Struct):
-    """Submit a run. Answered when the run is created, or with the run that it joins."""
+    """Submit a run. Answered when the run is created, or with the run that it joins. With `reserve`, a
+    delayed run meets its handle now, not at its time."""
 
     submission: Submission
     on_conflict: OnConflict
     reply: Reply[Accepted]
+    reserve: bool = False
 
 
 class FindRequest(msgspec.Struct):
@@ -399,7 +409,8 @@ class Evict(msgspec.Struct, gc=False):
 
 
 class KeepTime(msgspec.Struct, gc=False):
-    """From the supervisor to a queued run: it has a deadline, so its actor must be awake."""
+    """From the supervisor to a queued run: it has a deadline, so its actor must be awake. Sent to a delayed
+    run when its time has come."""
 
 
 class Stop(msgspec.Struct, gc=False):

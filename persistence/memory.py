@@ -25,13 +25,14 @@ from ..protocol.events import (
     InterruptClosed,
     InterruptOpened,
     LaneChanged,
+    RunChanged,
     RunEvent,
     RunMessage,
     RunProgress,
     RunSignal,
 )
 from ..protocol.flow.records import NodeRun, VersionRow
-from ..protocol.records import KEPT_ENDED_RUNS, ExecutorState, RunRecord
+from ..protocol.records import KEPT_ENDED_RUNS, UNTIL_HANDLE_FREE, ExecutorState, RunRecord
 from .failures import StoreBroken
 from .flows import FlowRunPage, FlowRunQuery, StoredFlow, page_of
 from .memory_flows import FlowsInMemory
@@ -299,6 +300,10 @@ class MemoryStore:
     def _signal(self, event: RunSignal) -> None:
         self._messages.setdefault(event.run, {})[event.seq] = {"key": event.key, "value": event.value}
 
+    def _changed(self, event: RunChanged) -> None:
+        if event.waiting_for == UNTIL_HANDLE_FREE:  # it counts as submitted now
+            self._runs[event.run] = self._runs.pop(event.run)
+
     def _interrupt(self, event: InterruptOpened) -> None:
         interrupt = StoredInterrupt(
             event.interrupt, event.run, event.key, event.data, event.at, event.deadline
@@ -413,6 +418,7 @@ class MemoryStore:
 _BY_EVENT: dict[type, Callable[[MemoryStore, Any], None]] = {
     RunMessage: MemoryStore._message,
     RunSignal: MemoryStore._signal,
+    RunChanged: MemoryStore._changed,
     InterruptOpened: MemoryStore._interrupt,
     InterruptClosed: MemoryStore._answer,
     LaneChanged: MemoryStore._lane,

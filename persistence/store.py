@@ -32,6 +32,8 @@ class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     parent: str | None = None
     ancestors: tuple[str, ...] = ()
     front: bool = False
+    replaces: bool = False
+    """Whether a delayed run replaces the runs of its handle when its time has come."""
     waits: float | None = None
     """The duration of the run's last suspension. It limits the wait after a restart, also if the clock was
     set back."""
@@ -231,7 +233,8 @@ class StoredRequest(msgspec.Struct, gc=False):
 
 
 class Stored(msgspec.Struct, gc=False):
-    """The content of a store at its opening. `pending` is in the order of submission; `ended` contains the
+    """The content of a store at its opening. `pending` is in the order of submission, in which a delayed run
+    that has to wait in its handle at its time counts as submitted at that time; `ended` contains the
     last ended runs in the order in which they ended. `held` maps the handles that an abandoned body held to
     its run, and `abandoned` contains these runs, in the order of their ids. `versions` are those of flows,
     without definitions, in the order of their numbers. `executors` are as of the last seq, in the order of

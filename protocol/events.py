@@ -44,6 +44,8 @@ class RunStateChanged(
     `tags`, `priority`, `key` and `not_before` are set.
 
     `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
+    A new run with `waiting_for` `time` waits for its `not_before` outside its lane and, without a place,
+    outside its handle.
     `interactive` is set when a body starts or ends. `executor` is set when a body starts in another process
     than the engine's. `holds_handle`: the run has ended, but its abandoned body still executes and keeps the
     handle.
@@ -74,12 +76,15 @@ class RunStateChanged(
 class RunChanged(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_changed"):
     """A run changed without a transition; absent fields are unchanged.
 
-    If the run waited in its handle, a `place` also makes it the handle's admitted run. `waiting_for` is
-    `executor` while a queued run has room in its lane, but no executor can take it.
+    A `place` makes a queued run the handle's admitted run. Of a queued run, `waiting_for` is `executor` while
+    it has room in its lane, but no executor can take it; `time` while it holds its handle, and waits for its
+    `not_before` outside its lane; `handle` if the handle is taken at its `not_before`, so that it waits in
+    the handle, before the others if `front`.
     """
 
     place: int | None = None
     waiting_for: str | None = None
+    front: bool = False
     detached: bool | None = None
     interactive: bool | None = None
     streaming: bool | None = None

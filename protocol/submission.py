@@ -7,11 +7,13 @@ the wire has a `SubmitCommand`. A new option must be added to all three.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 import msgspec
 
-from .commandbase import CommandBase, Timeout, timeout_from_wire, timeout_to_wire
+from .commandbase import CommandBase, Seconds, Timeout, timeout_from_wire, timeout_to_wire
+from .delays import check_delay, unix_seconds
 from .errors import Invalid
 from .names import FLOW, check_name
 from .suggestions import suggestion
@@ -30,6 +32,8 @@ class SubmitKeywords(TypedDict, total=False):
     """The keywords of `submit`, `flows.start` and `run.call` in addition to handle and parameters.
 
     Times are in seconds: `None` means the default, `math.inf` no limit. `flows.start` refuses `needs`.
+    `start_at` (Unix seconds, or an aware datetime) or `delay` makes a delayed run; with `reserve`, it holds
+    its handle from the submission on.
     """
 
     kind: str
@@ -41,6 +45,9 @@ class SubmitKeywords(TypedDict, total=False):
     deadline: float | None
     warn_after: float | None
     needs: list[str] | tuple[str, ...]
+    start_at: float | datetime | None
+    delay: float | None
+    reserve: bool
     on_wait: OnWait | None
 
 
@@ -74,6 +81,9 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float | None = None
     warn_after: float | None = 2
     needs: Sequence[str] = ()
+    start_at: float | datetime | None = None
+    delay: float | None = None
+    reserve: bool = False
     on_wait: OnWait | None = None
 
     def check(self) -> None:
@@ -87,6 +97,8 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
             check_name("request_id", self.request_id)
         if self.needs != ():
             check_needs(self.needs)
+        if not (self.start_at is None and self.delay is None and self.reserve is False):
+            check_delay(self.start_at, self.delay, reserve=self.reserve)
         if self.on_wait is not None and not callable(self.on_wait):
             raise Invalid(f"on_wait must be callable (got {shown(self.on_wait)})")
 
@@ -118,15 +130,19 @@ class SubmitCommand(CommandBase, frozen=True, kw_only=True):
     deadline: Timeout = None
     warn_after: Timeout = None
     needs: tuple[str, ...] = ()
+    start_at: Seconds | None = None
+    delay: Seconds | None = None
+    reserve: bool = False
 
 
 _UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
+_DELAY = ("start_at", "delay", "reserve")
 _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 
 def from_wire(command: SubmitCommand) -> SubmitKeywords:
     """Return the options of a command; the engine checks them."""
-    options = {name: getattr(command, name) for name in (*_UNCHANGED, "needs")}
+    options = {name: getattr(command, name) for name in (*_UNCHANGED, "needs", *_DELAY)}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
     return cast(SubmitKeywords, options)
 
@@ -139,4 +155,8 @@ def to_wire(options: SubmitOptions) -> dict[str, Any]:
         fields[name] = None if seconds is None else timeout_to_wire(check_seconds(name, seconds, 0))
     if options.needs:
         fields["needs"] = tuple(options.needs)
+    if options.start_at is not None or options.delay is not None:
+        fields["start_at"] = unix_seconds(options.start_at)
+        fields["delay"] = options.delay
+        fields["reserve"] = options.reserve
     return fields

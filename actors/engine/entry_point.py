@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from ...persistence.store import Memo, Terms
+from ...protocol.delays import check_deadline, not_before, unix_seconds
 from ...protocol.errors import Conflict, Invalid, Unavailable
 from ...protocol.fold import Projection
 from ...protocol.jobs import AnyJob
@@ -63,12 +65,14 @@ class EntryPoint:
         supervisor: Supervisor,
         journal: Journal,
         ids: Callable[[], str],
+        clock: Callable[[], float],
         max_value_bytes: int,
     ) -> None:
         self._jobs = jobs
         self._supervisor = supervisor
         self._journal = journal
         self._ids = ids
+        self._clock = clock
         self._unanswered: dict[Reply[Any], None] = {}
         self._closed = False
         self.max_value_bytes = max_value_bytes
@@ -168,6 +172,9 @@ class EntryPoint:
                 f"handle {shown(handle)} is taken by a run that waits for this one: this run could not start",
                 active_run=caller.parent,
             )
+        not_before = None
+        if options.start_at is not None or options.delay is not None:
+            not_before = self._not_before(registered, options)
         plain = self._plain(registered, options.params)
         fingerprint = None
         if options.request_id is not None:
@@ -187,6 +194,8 @@ class EntryPoint:
             ancestors=caller.ancestors,
             announced=registered.terms,
         )
+        if not_before is not None and options.on_conflict == "replace" and not options.reserve:
+            terms = replace(terms, replaces=True)
         ended: Reply[RunRecord | None] = Reply()
         submission = Submission(
             id=id,
@@ -202,9 +211,19 @@ class EntryPoint:
             on_wait=options.on_wait,
             ended=ended,
             memos=memos,
+            uncommon=None if not_before is None else {"not_before": not_before},
+            not_before=not_before,
         )
-        accepted: Accepted = await self.ask(Submit(submission, options.on_conflict, Reply()))
+        submit = Submit(submission, options.on_conflict, Reply(), options.reserve)
+        accepted: Accepted = await self.ask(submit)
         return accepted, accepted.ended or ended
+
+    def _not_before(self, job: Job, options: SubmitOptions) -> float | None:
+        now = self._clock()
+        at = not_before(options.start_at, options.delay, now)
+        if at is not None:
+            check_deadline(_limit("deadline", options.deadline, job.deadline), at, now)
+        return at
 
     def _lane(self, job: Job, options: SubmitOptions) -> str:
         return job.lane if options.lane is None else check_name("lane", lane_name(options.lane))
@@ -238,4 +257,7 @@ def _fingerprint(options: SubmitOptions, lane: str, params: Any) -> str:
     payload: tuple[object, ...] = (options.job, options.handle, lane, options.kind, params)
     if options.needs:  # else as in versions without this option, whose fingerprints are stored
         payload += (check_needs(options.needs),)
+    if options.start_at is not None or options.delay is not None:
+        delay = {"start_at": unix_seconds(options.start_at), "delay": options.delay}
+        payload += (delay | {"reserve": options.reserve},)
     return hashlib.blake2b(msgspec.json.encode(payload, order="sorted"), digest_size=16).hexdigest()

@@ -26,7 +26,7 @@ from ...protocol.records import (
 from ...protocol.states import HandleStatus, Status, handle_status
 from ..channel import Reply
 from ..jobs import Jobs, unknown_job
-from ..messages import Submission
+from ..messages import Phase, Submission
 from ..scheduling.stored_bodies import held_elsewhere
 
 
@@ -68,7 +68,7 @@ def _lanes(stored: Stored, pending: list[RunRecord], runs: dict[str, RunRecord])
     for record in pending:
         if holds_slot(record):
             lanes[record.lane].executing.append(record.id)
-        elif record.status is Status.QUEUED and record.place is not None:
+        elif record.status is Status.QUEUED and record.place is not None and not record.delayed:
             lanes[record.lane].queued.append(record.id)
     used = {MAIN, *(record.lane for record in runs.values())}
     return {
@@ -101,6 +101,8 @@ def _handles(stored: Stored) -> dict[str, HandleState]:
             status[handle] = handle_status(None, record.status)
         else:
             status.setdefault(handle, HandleStatus.IDLE)
+            if record.delayed:
+                continue
             queue = waiting.setdefault(handle, [])
             queue.insert(0 if run.terms.front else len(queue), record.id)
     admitted.update(stored.held)
@@ -120,19 +122,30 @@ def _handles(stored: Stored) -> dict[str, HandleState]:
 
 def submissions(stored: Stored, jobs: Jobs, wall_now: float) -> tuple[list[Submission], dict[str, str]]:
     """The pending runs, in the order of submission, and the queued ones that can no longer be started, with
-    the reason."""
+    the reason.
+
+    There can be very many delayed runs, so those that hold no handle and have no parent are not among them:
+    `recall` returns their submissions one by one.
+    """
     rejects: dict[str, str] = {}
-    recalled = [_recall(run, jobs, wall_now) for run in stored.pending]
+    recalled = [recall(run, jobs, wall_now) for run in stored.pending if not _sleeps(run)]
     for submission in recalled:
-        why = None if submission.begun else _cannot_start(submission)
+        if submission.begun or submission.phase is Phase.DELAYED:
+            continue
+        why = cannot_start(submission)
         if why is not None:
             rejects[submission.id] = why
     return recalled, rejects
 
 
-def _recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
-    record = run.record
-    return Submission(
+def _sleeps(run: StoredRun) -> bool:
+    return run.record.delayed and run.record.place is None and run.terms.parent is None
+
+
+def recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
+    """The submission of a stored run."""
+    record, now = run.record, trio.current_time()
+    submission = Submission(
         id=record.id,
         job=jobs.recall(record.job, run.terms.announced),
         handle=record.handle,
@@ -142,7 +155,7 @@ def _recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
         needs=record.needs,
         terms=run.terms,
         by="engine",
-        created_at=trio.current_time() - max(0.0, wall_now - record.created_at),
+        created_at=now - max(0.0, wall_now - record.created_at),
         on_wait=None,
         ended=Reply(),
         place=record.place,
@@ -150,9 +163,30 @@ def _recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
         begun=record.status is not Status.QUEUED,
         committed=True,
     )
+    if record.not_before is not None:
+        _restore_delay(submission, record, now, wall_now)
+    return submission
 
 
-def _cannot_start(submission: Submission) -> str | None:
+def _restore_delay(submission: Submission, record: RunRecord, now: float, wall_now: float) -> None:
+    """Restore whether the time of a delayed run has come. It comes once, also if the clock is set back."""
+    assert record.not_before is not None, "the run was delayed"
+    if record.delayed:
+        submission.phase, submission.not_before = Phase.DELAYED, record.not_before
+    elif _waits_before_its_time(record, wall_now):
+        submission.not_before = record.not_before
+    else:
+        submission.time_came_at = now - max(0.0, wall_now - record.not_before)
+
+
+def _waits_before_its_time(record: RunRecord, wall_now: float) -> bool:
+    """Whether the run has reserved its handle, which other runs have had until now."""
+    waits = record.status is Status.QUEUED and record.place is None and record.waiting_for is None
+    return waits and record.not_before is not None and record.not_before > wall_now
+
+
+def cannot_start(submission: Submission) -> str | None:
+    """Why a stored run cannot be started any more, if so."""
     job = submission.job
     if not job.registered:
         return unknown_job(job.name)

@@ -3,22 +3,24 @@
 A part of the supervisor's machine. It keeps the submissions of all pending runs, enforces `max_pending`, asks
 the handles (`handles.py`) for the result of a conflict, draws the places, and keeps the request ids. The
 journal creates the runs in the order of their submission. An admitted run enters its lane immediately;
-whether it starts is decided at the end of the turn, and its creation and start are then one change.
+whether it starts is decided at the end of the turn, and its creation and start are then one change. A delayed
+run meets its handle at its time or, if it reserves its handle, at once; it enters its lane at its time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NoReturn
 
 import msgspec
 from msgspec.structs import replace
 
-from ...persistence.store import Requested, Stored
+from ...persistence.store import Memo, Requested, Stored, StoredRun, WakesAt
 from ...protocol.errors import Conflict, Draining, GreenroomError, Internal, QueueFull
 from ...protocol.events import RunChanged, RunStateChanged
 from ...protocol.fold import Projection
+from ...protocol.records import UNTIL_HANDLE_FREE, UNTIL_TIME
 from ...protocol.states import Status
 from ...protocol.values import shown
 from ..actor import Kind
@@ -27,18 +29,29 @@ from ..effects import Effects
 from ..journal.change import Change
 from ..journal.messages import Look, WatchEnd, unavailable
 from ..messages import Accepted, FindRequest, Phase, Submission, Submit, cancel_replaced
-from .handles import Admit, Handles, Join, Refuse, Wait
+from .delays import Delays
+from .handles import Admit, Decision, Handles, Join, Refuse, Wait
 from .request_ids import RequestIds
 from .stored_bodies import held_elsewhere
 
 _STORED = frozenset(Status)
+_QUEUED = frozenset({Status.QUEUED})
+
+
+class Delay(msgspec.Struct, frozen=True):
+    """The run meets its handle at its time."""
+
+
+DELAY = Delay()
 
 
 class Admission:
     """See the module's docstring.
 
     `holding` returns whether only children of executing runs are accepted. `enter` queues a run in its lane.
-    `waits` is called with each new run that does not start immediately.
+    `waits` is called with each new run that does not start immediately. `recall` returns the submission of a
+    stored run: some delayed runs of an earlier engine are in `delays`, but not in `pending` until `find` has
+    returned them.
     """
 
     def __init__(
@@ -46,10 +59,12 @@ class Admission:
         max_pending: int,
         effects: Effects,
         handles: Handles,
+        delays: Delays,
         *,
         holding: Callable[[], bool],
         enter: Callable[[Submission], None],
         waits: Callable[[Submission], None],
+        recall: Callable[[StoredRun], Submission],
     ) -> None:
         self.pending: dict[str, Submission] = {}
         self.store_is_down = False
@@ -59,6 +74,8 @@ class Admission:
         self._max_pending = max_pending
         self._effects = effects
         self._handles = handles
+        self._delays = delays
+        self._recall = recall
         self._holding = holding
         self._enter = enter
         self._waits = waits
@@ -67,9 +84,14 @@ class Admission:
         self._children_held: list[Submit] = []  # submitted by bodies while the store is down
 
     def restore(
-        self, stored: Stored, submissions: list[Submission], now: float, wall_now: float
+        self,
+        stored: Stored,
+        submissions: list[Submission],
+        now: float,
+        wall_now: float,
     ) -> list[str]:
-        """Restore the runs that were pending when the engine ended, in the order of their submission.
+        """Restore the runs that were pending when the engine ended, in the order of their submission. Those
+        without a submission are delayed.
 
         Returns the replaced runs that still have to be cancelled.
         """
@@ -87,9 +109,10 @@ class Admission:
             if submission.terms.front:
                 replacing[submission.handle] = submission
             if submission.place is not None:
-                submission.phase = Phase.QUEUED
+                if submission.phase is not Phase.DELAYED:
+                    submission.phase = Phase.QUEUED
                 admitted[submission.handle] = submission
-            else:
+            elif submission.phase is Phase.WAITING:
                 queue = waiting.setdefault(submission.handle, [])
                 queue.insert(0 if submission.terms.front else len(queue), submission)
         replaced: list[str] = []
@@ -97,7 +120,32 @@ class Admission:
             replaced += self._handles.restore(
                 name, admitted.get(name), waiting.get(name, []), replacing.get(name)
             )
+        for run in stored.pending:
+            known = self.pending.get(run.record.id)
+            at = run.record.not_before if known is None else known.not_before
+            if at is not None:
+                self._delays.add(run.record.id, at, now, run if known is None else None)
         return replaced
+
+    def find(self, run: str) -> Submission | None:
+        """The submission of a pending run."""
+        submission = self.pending.get(run)
+        if submission is None and self._delays.without_submission:
+            stored = self._delays.take_stored(run)
+            if stored is not None:
+                submission = self.pending[run] = self._recall(stored)
+        return submission
+
+    def find_all(self, *, lane: str | None = None, handle: str | None = None) -> Iterable[Submission]:
+        """The submissions of all pending runs, at least of those in a lane or of a handle."""
+        records = [stored.record for stored in self._delays.all_stored()]
+        for record in records:
+            if lane == record.lane or handle == record.handle:
+                self.find(record.id)
+        return self.pending.values()
+
+    def __len__(self) -> int:
+        return len(self.pending) + self._delays.without_submission
 
     # Submissions.
 
@@ -117,8 +165,12 @@ class Admission:
         if refusal is not None:
             self._effects.answer(message.reply, error=refusal)
             return
-        decision = self._handles.decide(submission, message.on_conflict)
+        decision = self._decide(message)
         match decision:
+            case Delay():
+                self.pending[submission.id] = submission
+                submission.phase = Phase.DELAYED
+                self._place(submission.id, _New(submission, None, message.reply))
             case Admit():
                 self.pending[submission.id] = submission
                 self._admit(submission)
@@ -133,12 +185,20 @@ class Admission:
             case Refuse(error, about):
                 self._effects.answer(message.reply, error=error, about=about)
                 return
+        if submission.not_before is not None and not isinstance(decision, Join):
+            self._delays.add(submission.id, submission.not_before, now)
         if request_id is not None:
             run = decision.admitted.id if isinstance(decision, Join) else submission.id
             self._requests.add(request_id, run, submission.terms.fingerprint)
             if isinstance(decision, Join):
                 memo = Requested(request_id, run, submission.terms.fingerprint)
                 self._placed.append(Change((), run=run, expect=_STORED, memos=(memo,)))
+
+    def _decide(self, message: Submit) -> Decision | Delay:
+        submission = message.submission
+        if submission.not_before is not None and not message.reserve:
+            return DELAY
+        return self._handles.decide(submission, message.on_conflict)
 
     def _is_repeat(self, request_id: str, message: Submit, now: float) -> bool:
         request = self._requests.find(request_id, now)
@@ -148,7 +208,7 @@ class Admission:
             refuse = partial(_refuse_other_use, request_id, request.run)
             self._effects.tell("journal", "", Look(refuse, message.reply))
         else:
-            self._join(message.submission, message.reply, request.run, self.pending.get(request.run))
+            self._join(message.submission, message.reply, request.run, self.find(request.run))
         return True
 
     def find_request(self, message: FindRequest, now: float) -> None:
@@ -165,11 +225,11 @@ class Admission:
         # The child of an executing run is accepted: without the child, that run could not finish.
         if self._holding() and not submission.terms.ancestors:
             return Draining("engine is draining and accepts no new runs: retry after it resumes")
-        if submission.id in self.pending:
+        if submission.id in self.pending or submission.id in self._delays:
             return Internal(f"run id {submission.id} already exists: the source of run ids is not unique")
-        if len(self.pending) >= self._max_pending:
+        if len(self) >= self._max_pending:
             return QueueFull(
-                f"{len(self.pending)} runs are pending, which is the limit (max_pending): retry later",
+                f"{len(self)} runs are pending, which is the limit (max_pending): retry later",
                 max_pending=self._max_pending,
             )
         return None
@@ -190,8 +250,11 @@ class Admission:
 
     def _admit(self, submission: Submission) -> None:
         submission.place = self._draw_place()
-        submission.phase = Phase.QUEUED
-        self._enter(submission)
+        if submission.not_before is not None:  # it only reserves its handle
+            submission.phase = Phase.DELAYED
+        else:
+            submission.phase = Phase.QUEUED
+            self._enter(submission)
 
     def commit_start(self, start: Change) -> None:
         """Send a start to the journal, after all earlier entries of this turn. A new run is created by the
@@ -256,23 +319,59 @@ class Admission:
         self._admit(submission)
         self._get_place(submission, Status.QUEUED)
 
+    def time_has_come(self, submission: Submission) -> None:
+        """The time of a delayed run has come: it enters its lane, unless it has to wait in its handle."""
+        if submission.phase is not Phase.DELAYED:
+            return  # it has reserved its handle, and waits there
+        if submission.place is None:
+            decision = self._handles.decide(submission, "replace" if submission.terms.replaces else "queue")
+            if isinstance(decision, Wait):
+                self._wait_in_handle(submission, decision.replaces)
+                return
+        self._admit(submission)
+        self._get_place(submission, Status.QUEUED)
+
+    def _wait_in_handle(self, submission: Submission, replaces: tuple[str, ...] | None) -> None:
+        submission.phase = Phase.WAITING
+        front = replaces is not None
+        memos: tuple[Memo, ...] = ()
+        if front:
+            submission.terms = replace(submission.terms, front=True)
+            memos = (WakesAt(submission.id, None, submission.terms),)
+        waits = RunChanged(by="engine", waiting_for=UNTIL_HANDLE_FREE, front=front, **submission.about())
+        self._place(
+            submission.id,
+            Change(
+                (waits,),
+                run=submission.id,
+                expect=_QUEUED,
+                memos=memos,
+                notify=_cancels(replaces or (), submission.by),
+            ),
+        )
+
     def draw_place_again(self, submission: Submission) -> None:
         """Draw a new place for a retry."""
         submission.place = self._draw_place()
         self._get_place(submission, Status.SUSPENDED)
 
     def _get_place(self, submission: Submission, status: Status) -> None:
-        placed = RunChanged(by="engine", place=submission.place, **submission.about())
+        waiting_for = UNTIL_TIME if submission.phase is Phase.DELAYED else None
+        placed = RunChanged(
+            by="engine", place=submission.place, waiting_for=waiting_for, **submission.about()
+        )
         self._place(submission.id, Change((placed,), run=submission.id, expect=frozenset({status})))
 
     def ended(self, run: str, now: float) -> Submission | None:
         """The run has ended: forget it."""
         self._requests.ended(run, now)
+        self._delays.drop(run)
         return self.pending.pop(run, None)
 
     def not_stored(self, submission: Submission) -> None:
         """The run could not be stored: forget it and its request ids."""
         self.pending.pop(submission.id, None)
+        self._delays.drop(submission.id)
         self._requests.forget(submission.id)
 
     def set_store_down(self, now: float, *, down: bool) -> None:
@@ -321,9 +420,9 @@ class _New(msgspec.Struct, frozen=True, gc=False):
             created = replace(created, front=True)
         if submission.uncommon:
             created = replace(created, **submission.uncommon)
-        cancels: tuple[tuple[Kind, str, object], ...] = tuple(
-            ("supervisor", "", cancel_replaced(run, submission.by)) for run in self.replaces
-        )
+        if submission.phase is Phase.DELAYED:
+            created = replace(created, waiting_for=UNTIL_TIME)
+        cancels = _cancels(self.replaces, submission.by)
         return Change(
             (created,) if start is None else (created, *start.events),
             run=submission.id,
@@ -337,6 +436,10 @@ class _New(msgspec.Struct, frozen=True, gc=False):
             reply=self.reply,
             answer=Accepted(submission.id, False),
         )
+
+
+def _cancels(replaced: tuple[str, ...], by: str) -> tuple[tuple[Kind, str, object], ...]:
+    return tuple(("supervisor", "", cancel_replaced(run, by)) for run in replaced)
 
 
 def _refuse_other_use(request_id: str, id: str, committed: Projection) -> NoReturn:

@@ -283,6 +283,12 @@ export interface RunOptions {
   warnAfter?: number | null;
   /** Labels that an executor must have to execute the run. `flows.start` refuses labels. */
   needs?: readonly string[];
+  /** The time before which the run does not start: a Date, or Unix seconds. */
+  startAt?: Date | number | null;
+  /** The same as a number of seconds from now, by the clock of the engine. */
+  delay?: number | null;
+  /** Whether a delayed run holds its handle from the submission on, not from its time on (false). */
+  reserve?: boolean;
   /** @deprecated Use `onConflict`. */
   on_conflict?: OnConflict;
   /** @deprecated Use `requestId`. */

@@ -13,6 +13,7 @@ import msgspec
 
 from ...protocol import commands as wire
 from ...protocol.commandbase import CommandBase
+from ...protocol.delays import LATEST
 from ...protocol.flow import commands as flow_wire
 from ...protocol.flow.records import WorkerKind
 from ...protocol.names import MAX_NAME
@@ -68,6 +69,7 @@ _FIELDS: dict[str, Json] = {
     "after": {"type": "integer", "minimum": 0, "maximum": HIGHEST_SEQ},
     "before": TEXT,
     "data": VALUE,
+    "delay": {"type": "number", "minimum": 0, "maximum": LATEST, "description": "Seconds from now."},
     "description": TEXT,
     "executor_id": TEXT,
     "files": _words(*get_args(FilesFate)),
@@ -98,6 +100,7 @@ _FIELDS: dict[str, Json] = {
     "run_or_handle": TEXT,
     "service": TEXT,
     "services": _SERVICES,
+    "start_at": {"type": "number", "minimum": 0, "maximum": LATEST, "description": "Unix seconds."},
     "url": {"type": "string", "maxLength": 2048},
     "value": VALUE,
     "version": LIMIT,
