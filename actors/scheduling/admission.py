@@ -170,11 +170,13 @@ class Admission:
             case Delay():
                 self.pending[submission.id] = submission
                 submission.phase = Phase.DELAYED
-                self._place(submission.id, _New(submission, None, message.reply))
+                self._place(submission.id, _New(submission, None, message.reply, delayed=True))
             case Admit():
                 self.pending[submission.id] = submission
                 self._admit(submission)
-                self._place(submission.id, _New(submission, submission.place, message.reply))
+                delayed = submission.not_before is not None
+                new = _New(submission, submission.place, message.reply, delayed=delayed)
+                self._place(submission.id, new)
             case Wait(replaces):
                 self.pending[submission.id] = submission
                 if replaces is not None:
@@ -389,12 +391,14 @@ class Admission:
 
 class _New(msgspec.Struct, frozen=True, gc=False):
     """A run to create at the end of the turn: its place, unless it waits in its handle, and the runs that it
-    replaces. It lives for one turn, so the garbage collector need not track it."""
+    replaces. If it is delayed, it waits for its time outside its lane. It lives for one turn, so the garbage
+    collector need not track it."""
 
     submission: Submission
     place: int | None
     reply: Reply[Accepted]
     replaces: tuple[str, ...] = ()
+    delayed: bool = False
 
     def creation(self, start: Change | None) -> Change:
         """The change that creates the run and, with a slot, starts it."""
@@ -420,7 +424,7 @@ class _New(msgspec.Struct, frozen=True, gc=False):
             created = replace(created, front=True)
         if submission.uncommon:
             created = replace(created, **submission.uncommon)
-        if submission.phase is Phase.DELAYED:
+        if self.delayed:
             created = replace(created, waiting_for=UNTIL_TIME)
         cancels = _cancels(self.replaces, submission.by)
         return Change(
