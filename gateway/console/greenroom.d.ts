@@ -493,6 +493,8 @@ export type RunStatus =
  * `tags`, `priority`, `key` and `not_before` are set.
  *
  * `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
+ * A new run with `waiting_for` `time` waits for its `not_before` outside its lane and, without a place,
+ * outside its handle.
  * `interactive` is set when a body starts or ends. `executor` is set when a body starts in another process
  * than the engine's. `holds_handle`: the run has ended, but its abandoned body still executes and keeps the
  * handle.
@@ -530,8 +532,10 @@ export interface RunStateChanged {
 /**
  * A run changed without a transition; absent fields are unchanged.
  *
- * If the run waited in its handle, a `place` also makes it the handle's admitted run. `waiting_for` is
- * `executor` while a queued run has room in its lane, but no executor can take it.
+ * A `place` makes a queued run the handle's admitted run. Of a queued run, `waiting_for` is `executor` while
+ * it has room in its lane, but no executor can take it; `time` while it holds its handle, and waits for its
+ * `not_before` outside its lane; `handle` if the handle is taken at its `not_before`, so that it waits in
+ * the handle, before the others if `front`.
  */
 export interface RunChanged {
   type: "run_changed";
@@ -543,6 +547,7 @@ export interface RunChanged {
   lane: string;
   place?: number;
   waiting_for?: string;
+  front?: boolean;
   detached?: boolean;
   interactive?: boolean;
   streaming?: boolean;
@@ -841,7 +846,8 @@ export interface InterruptState {
  * `fence` is the seq of the event with which its last body started; it only grows for a handle. `executor`
  * is where that body executes; `null` for the engine's own process. `needs` are the labels that an executor
  * must have to execute the run: those of the job and of the submission. `key` is what a lane's fairness and
- * limits per key tell its runs apart by. The run does not start before `not_before`.
+ * limits per key tell its runs apart by. The run does not start before `not_before`; until then, a queued
+ * run has `waiting_for` `time`.
  */
 export interface RunRecord {
   id: string;
@@ -893,7 +899,7 @@ export interface ExecutorState {
  * Everything that clients follow, exactly as of `seq`.
  *
  * `runs` contains the pending runs in order of submission, then the last ended runs in the order in which
- * they ended.
+ * they ended. A delayed run that has to wait in its handle at its time counts as submitted at that time.
  */
 export interface Snapshot {
   epoch: string;
