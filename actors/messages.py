@@ -48,8 +48,8 @@ class Submission(msgspec.Struct):
     on_wait: OnWait | None
     ended: Reply[RunRecord | None]
     uncommon: dict[str, Any] | None = None  # fields of its first event that few runs have (`fold.UNCOMMON`)
-    not_before: float | None = None  # its time, in Unix seconds; the supervisor removes it when it has come
-    time_came_at: float | None = None  # when that was, in trio's time
+    not_before: float | None = None  # in Unix seconds; the supervisor removes it when the run is due
+    due_at: float | None = None  # when a delayed run was due, in trio's time
     place: int | None = None  # set by the supervisor when the run enters its lane
     memos: tuple[Memo, ...] = ()  # committed together with its creation
     stored: StoredRun | None = None  # the stored state, after a restart
@@ -70,7 +70,7 @@ class Submission(msgspec.Struct):
     @property
     def waits_since(self) -> float:
         """Since when the run could have started, in trio's time."""
-        return self.created_at if self.time_came_at is None else self.time_came_at
+        return self.created_at if self.due_at is None else self.due_at
 
     @property
     def privileged(self) -> bool:
@@ -410,7 +410,7 @@ class Evict(msgspec.Struct, gc=False):
 
 class KeepTime(msgspec.Struct, gc=False):
     """From the supervisor to a queued run: it has a deadline, so its actor must be awake. Sent to a delayed
-    run when its time has come."""
+    run when it is due."""
 
 
 class Stop(msgspec.Struct, gc=False):

@@ -33,7 +33,7 @@ class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     ancestors: tuple[str, ...] = ()
     front: bool = False
     replaces: bool = False
-    """Whether a delayed run replaces the runs of its handle when its time has come."""
+    """Whether a delayed run replaces the runs of its handle when it is due."""
     waits: float | None = None
     """The duration of the run's last suspension. It limits the wait after a restart, also if the clock was
     set back."""

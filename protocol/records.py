@@ -69,7 +69,7 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def delayed(self) -> bool:
-        """Whether the run is queued and its time has not come. It has a place only if it holds its handle."""
+        """Whether the run waits for its `not_before`. It has a place only if it holds its handle."""
         return self.status is Status.QUEUED and self.waiting_for == UNTIL_TIME
 
 
@@ -179,7 +179,7 @@ class LaneCounts(msgspec.Struct, frozen=True, gc=False):
 
 class Counts(msgspec.Struct, frozen=True, gc=False):
     """The counts of a snapshot. `runs` counts the pending runs by status; `delayed` counts the queued runs
-    whose time has not come."""
+    that wait for their `not_before`."""
 
     seq: int
     engine: EngineState

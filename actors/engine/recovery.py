@@ -169,14 +169,14 @@ def recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
 
 
 def _restore_delay(submission: Submission, record: RunRecord, now: float, wall_now: float) -> None:
-    """Restore whether the time of a delayed run has come. It comes once, also if the clock is set back."""
+    """Restore whether a delayed run is due. It remains due if the clock is set back."""
     assert record.not_before is not None, "the run was delayed"
     if record.delayed:
         submission.phase, submission.not_before = Phase.DELAYED, record.not_before
     elif _waits_before_its_time(record, wall_now):
         submission.not_before = record.not_before
     else:
-        submission.time_came_at = now - max(0.0, wall_now - record.not_before)
+        submission.due_at = now - max(0.0, wall_now - record.not_before)
 
 
 def _waits_before_its_time(record: RunRecord, wall_now: float) -> bool:

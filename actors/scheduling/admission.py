@@ -321,8 +321,8 @@ class Admission:
         self._admit(submission)
         self._get_place(submission, Status.QUEUED)
 
-    def time_has_come(self, submission: Submission) -> None:
-        """The time of a delayed run has come: it enters its lane, unless it has to wait in its handle."""
+    def end_delay(self, submission: Submission) -> None:
+        """A delayed run is due: it enters its lane, unless it has to wait in its handle."""
         if submission.phase is not Phase.DELAYED:
             return  # it has reserved its handle, and waits there
         if submission.place is None:

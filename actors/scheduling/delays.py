@@ -1,10 +1,10 @@
-"""The delayed runs: which of them have reached their time. A part of the supervisor.
+"""The delayed runs: which of them are due. A part of the supervisor.
 
 The engine's clock decides, trio's clock only wakes the supervisor. So a change of the engine's clock neither
 loses a run nor starts one early; it is noticed after `CHECK_CLOCK_EVERY` seconds at the latest.
 
 A delayed run costs an entry of a heap, and no task. Of one that was stored by an earlier engine, there is not
-even a submission until its time has come or someone sends it a message.
+even a submission until it is due or someone sends it a message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHORTEST_WAIT = 0.001
 """The difference of two readings of a clock can be rounded to less than what is left to wait."""
 
 _MOST_AT_ONCE = 1000
-"""The number of runs that reach their time in one turn, so that very many do not make others wait."""
+"""The number of runs that become due in one turn, so that very many do not make others wait."""
 
 _SLACK = 64
 
@@ -82,7 +82,7 @@ class Delays:
         return (stored for stored in self._runs.values() if stored is not None)
 
     def due(self, now: float) -> list[str]:
-        """The first runs that have reached their time, the earliest first. The caller drops them."""
+        """The first runs that are due, the earliest first. The caller drops them."""
         found: list[str] = []
         wall_now = self._clock()
         while self._heap and self._heap[0][0] <= wall_now and len(found) < _MOST_AT_ONCE:

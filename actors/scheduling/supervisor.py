@@ -211,7 +211,7 @@ class SupervisorMachine:
         if self._delays_end_at() <= now:
             self._now = now
             for run in self.delays.due(now):
-                self._time_has_come(run)
+                self._end_delay(run)
 
     def deadline(self) -> float:
         """When `on_deadline` must be called."""
@@ -226,19 +226,19 @@ class SupervisorMachine:
         """When delayed runs may have to be taken: not while the store is down, and not at the end."""
         return math.inf if self._admission.store_is_down or self._closed else self.delays.deadline
 
-    def _time_has_come(self, run: str) -> None:
-        """The time of a delayed run has come. Whether its job still exists is checked only now."""
+    def _end_delay(self, run: str) -> None:
+        """A delayed run is due. Whether its job still exists is checked only now."""
         submission = self._admission.find(run)
         self.delays.drop(run)
         if submission is None or submission.over or submission.cleared:
             return
-        submission.not_before, submission.time_came_at = None, self._now
+        submission.not_before, submission.due_at = None, self._now
         why = None if submission.stored is None else cannot_start(submission)
         if why is not None:
             self.effects.tell("run", run, Reject(why))
             return
         self._waits(submission)
-        self._admission.time_has_come(submission)
+        self._admission.end_delay(submission)
 
     def restore(
         self,

@@ -299,6 +299,8 @@ export interface RunOptions {
   run_timeout?: number | null;
   /** @deprecated Use `warnAfter`. */
   warn_after?: number | null;
+  /** @deprecated Use `startAt`. */
+  start_at?: Date | number | null;
 }
 
 /** The options of `Client.submit`. */

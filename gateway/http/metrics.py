@@ -56,7 +56,7 @@ class Metrics:
         self._commit_size = histogram("greenroom_commit_events", "Events in a commit", buckets=_SIZES)
         self._commit_time = histogram("greenroom_commit_seconds", "Duration of a commit", buckets=_COMMITS)
         self._runs = gauge("greenroom_runs", "Pending runs, by status", ["status"])
-        self._delayed = gauge("greenroom_delayed_runs", "Queued runs whose time has not come")
+        self._delayed = gauge("greenroom_delayed_runs", "Queued runs that wait for their `not_before`")
         self._lane_queued = gauge("greenroom_lane_queued", "Runs queued in a lane", ["lane"])
         self._lane_executing = gauge("greenroom_lane_executing", "Slots in use by a lane's runs", ["lane"])
         self._lane_limit = gauge("greenroom_lane_limit", "The limit of a lane that has one", ["lane"])

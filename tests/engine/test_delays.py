@@ -132,7 +132,7 @@ async def test_a_clock_set_back_delays_the_start(autojump_clock, engine: Engine,
     assert LONG < trio.current_time() - before < LONG + 2
 
 
-async def test_a_run_whose_time_has_come_is_not_delayed_again_by_a_clock_set_back(
+async def test_a_run_that_was_due_is_not_delayed_again_by_a_clock_set_back(
     autojump_clock, engine: Engine, wall: Wall, bodies: Bodies
 ) -> None:
     holder = await submit(engine)

@@ -36,7 +36,7 @@ class ModelRun:
         self.place: int | None = None
         self.not_before = event.not_before
         self.delayed = False  # queued, and outside its lane until its time
-        self.time_has_come = False  # whether the engine's clock has ever shown its time
+        self.was_due = False  # whether the engine's clock has ever shown its time
         self.due_since: float | None = None  # since when it has shown that, in trio's time
         self.executor: str | None = None  # which has its body, if that is not in the engine's own process
         self.was_elsewhere = False  # whether it has lost a body at an executor, whose death may be counted

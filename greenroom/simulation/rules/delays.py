@@ -63,7 +63,7 @@ class DelayRules:
             self._check_time(event, run)
 
     def look(self) -> None:
-        """Read the clock: note whose time has come."""
+        """Read the clock: note which runs are due."""
         wall_now, now = self._wall(), self._now()
         for run in self._model.pending.values():
             if run.not_before is None:
@@ -71,12 +71,12 @@ class DelayRules:
             if run.not_before > wall_now:
                 run.due_since = None
                 continue
-            run.time_has_come = True
+            run.was_due = True
             if run.due_since is None:
                 run.due_since = now
 
     def end_instant(self) -> None:
-        """Check that the engine has noticed each run whose time has come."""
+        """Check that the engine has noticed each run that is due."""
         self.look()
         now = self._now()
         for run in self._delayed():
@@ -87,7 +87,7 @@ class DelayRules:
 
     def _check_time(self, event: RunStateChanged | RunChanged, run: ModelRun) -> None:
         assert run.not_before is not None, "a delayed run has its time"
-        if not run.time_has_come and self._wall() < run.not_before:
+        if not run.was_due and self._wall() < run.not_before:
             self._fault(f"{event}: it is too early by {run.not_before - self._wall():g} s")
 
     def _delayed(self) -> list[ModelRun]:

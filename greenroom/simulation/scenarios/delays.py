@@ -60,7 +60,7 @@ class _Play(Play):
         self._set_clock(_LONGER_THAN_ANY_TIME)
         await self._until_up_and_free()
         delayed = [run for run in self.server.rules.model.pending.values() if run.delayed]
-        self.world.check(not delayed, f"their time has come {PATIENCE:g} s ago: {delayed}")
+        self.world.check(not delayed, f"still delayed after {PATIENCE:g} s: {delayed}")
         await super().let_everything_end()
 
 
