@@ -8,7 +8,7 @@ from importlib import import_module
 
 from .figures import as_json, as_lines, machine
 
-BENCHMARKS = ("memory", "store", "gateway", "flows", "aio", "executors", "cluster", "before")
+BENCHMARKS = ("memory", "store", "gateway", "flows", "aio", "executors", "cluster", "before", "delays")
 
 
 def main() -> None:

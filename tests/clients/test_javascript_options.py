@@ -85,8 +85,8 @@ async def test_a_start_time_is_a_date_or_unix_seconds():
             const ticket = await client.submit("add", options);
             found.push((await client.getRun(ticket.id)).not_before);
         }
-        const times = [{ startAt: date.getTime() }, { startAt: new Date("soon") }, { startAt: date, delay: 1 }];
-        for (const bad of times) {
+        const soon = new Date("soon");
+        for (const bad of [{ startAt: date.getTime() }, { startAt: soon }, { startAt: date, delay: 1 }]) {
             const refused = client.submit("add", { handle: "h", params: { a: 1 }, ...bad });
             await refused.catch((error) => found.push(error.code));
         }
