@@ -209,7 +209,8 @@ class StoredInterrupt(msgspec.Struct, frozen=True, gc=False):
 
 class StoredRun(msgspec.Struct, gc=False):
     """A pending run with everything that is needed to continue it. `files` are its finished files in the
-    engine's data folder; `foreign_files` are those in other data folders, by the id of the folder."""
+    engine's data folder; `foreign_files` are those in other data folders, by the id of the folder. Delayed
+    runs share their empty collections."""
 
     record: RunRecord
     terms: Terms

@@ -211,7 +211,7 @@ class Projection:
         self.executors: dict[str, ExecutorState] = {}
         self._executing = 0
         self._pending = dict.fromkeys((status for status in Status if status not in ENDED), 0)
-        self._delayed: set[str] = set()
+        self._delayed = 0
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._lanes: dict[str, _Lane] = {MAIN: _Lane(default_limit(MAIN))}
         self._handles = Handles()
@@ -239,8 +239,7 @@ class Projection:
                 self._ended[run.id] = None
             else:
                 self._pending[run.status] += 1
-                if run.delayed:
-                    self._delayed.add(run.id)
+                self._delayed += run.delayed
         return self
 
     def apply(self, event: Event, record: RunRecord | None = None) -> None:
@@ -251,10 +250,15 @@ class Projection:
         if isinstance(event, RunEvent):
             if record is None:
                 record = next_record(self.runs.get(event.run), event)
+            if self._delayed or record.not_before is not None:
+                self._count_delayed(self.runs.get(event.run), record)
             self.runs[event.run] = record
         handler = _APPLY.get(type(event))
         if handler is not None:
             handler(self, event)
+
+    def _count_delayed(self, before: RunRecord | None, after: RunRecord) -> None:
+        self._delayed += after.delayed - (before is not None and before.delayed)
 
     def snapshot(self) -> Snapshot:
         """Return the state as of `seq`. Copies dicts, but not the records in them, which never change."""
@@ -275,7 +279,7 @@ class Projection:
     def counts(self) -> Counts:
         """Return the numbers of runs as of `seq`, in constant time per lane."""
         lanes = {name: lane.counts() for name, lane in self._lanes.items()}
-        return Counts(self.seq, self._engine(), lanes, self._pending.copy(), len(self._delayed))
+        return Counts(self.seq, self._engine(), lanes, self._pending.copy(), self._delayed)
 
     def lane(self, name: str) -> LaneState:
         """Return one lane as in a snapshot."""
@@ -311,8 +315,6 @@ class Projection:
             handles.add_run(event.handle)
             lane.runs += 1
             delayed = event.waiting_for == UNTIL_TIME
-            if delayed:
-                self._delayed.add(id)
             if event.place is not None:
                 handles.admit(event.handle, id)
                 if not delayed:
@@ -324,8 +326,6 @@ class Projection:
         if before is _QUEUED:
             lane.queued.pop(id, None)
             handles.stop_waiting(event.handle, id)
-            if self._delayed:
-                self._delayed.discard(id)
         if to is _RUNNING:
             lane.executing[id] = None
             self._executing += 1
@@ -349,7 +349,6 @@ class Projection:
         """A queued run is admitted by its handle, or waits for something else."""
         id, handles = event.run, self._handles
         delayed = event.waiting_for == UNTIL_TIME
-        (self._delayed.add if delayed else self._delayed.discard)(id)
         if event.place is not None:
             handles.stop_waiting(event.handle, id)
             handles.admit(event.handle, id)

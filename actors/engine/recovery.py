@@ -13,6 +13,7 @@ from ...persistence.store import Stored, StoredRun
 from ...protocol.errors import Invalid
 from ...protocol.events import EngineChanged, Event, HandleChanged, LaneChanged
 from ...protocol.fold import Projection
+from ...protocol.handles import IDLE
 from ...protocol.names import MAIN
 from ...protocol.records import (
     EngineState,
@@ -108,6 +109,7 @@ def _handles(stored: Stored) -> dict[str, HandleState]:
     admitted.update(stored.held)
     for name in stored.drafts:
         status.setdefault(name, HandleStatus.IDLE)
+    used = {*admitted, *waiting, *stored.drafts}
     return {
         name: HandleState(
             shown,
@@ -116,6 +118,8 @@ def _handles(stored: Stored) -> dict[str, HandleState]:
             waiting.get(name, []),
             stored.drafts.get(name),
         )
+        if shown is not HandleStatus.IDLE or name in used
+        else IDLE
         for name, shown in status.items()
     }
 
@@ -145,6 +149,8 @@ def _sleeps(run: StoredRun) -> bool:
 def recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
     """The submission of a stored run."""
     record, now = run.record, trio.current_time()
+    if _sleeps(run):
+        run = StoredRun(record, run.terms)  # with its own collections
     submission = Submission(
         id=record.id,
         job=jobs.recall(record.job, run.terms.announced),
