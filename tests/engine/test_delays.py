@@ -456,6 +456,7 @@ async def test_a_run_whose_job_is_gone_is_rejected_at_its_time(
     del bodies.jobs._jobs["wait"]
     async with open_engine(bodies.jobs, store, clock=wall) as engine:
         assert (await engine.get_run(later.id)).status == "queued"
+        assert (await engine.get_run(holds.id)).status == "queued"
         await trio.sleep(LONG + 1)
         assert (await engine.get_run(later.id)).status == "rejected"
         assert (await engine.get_run(holds.id)).status == "rejected"
