@@ -49,6 +49,7 @@ class Submission(msgspec.Struct):
     ended: Reply[RunRecord | None]
     uncommon: dict[str, Any] | None = None  # fields of its first event that few runs have (`fold.UNCOMMON`)
     not_before: float | None = None  # in Unix seconds; the supervisor removes it when the run is due
+    delay: float | None = None  # seconds from the submission to `not_before`, of a new delayed run
     due_at: float | None = None  # when a delayed run was due, in trio's time
     place: int | None = None  # set by the supervisor when the run enters its lane
     memos: tuple[Memo, ...] = ()  # committed together with its creation

@@ -120,11 +120,11 @@ class Admission:
             replaced += self._handles.restore(
                 name, admitted.get(name), waiting.get(name, []), replacing.get(name)
             )
-        for run in stored.pending:
-            known = self.pending.get(run.record.id)
-            at = run.record.not_before if known is None else known.not_before
+        for one in stored.pending:
+            record, known = one.record, self.pending.get(one.record.id)
+            at = record.not_before if known is None else known.not_before
             if at is not None:
-                self._delays.add(run.record.id, at, now, run if known is None else None)
+                self._delays.add(record.id, at, now, one if known is None else None)
         return replaced
 
     def find(self, run: str) -> Submission | None:
@@ -188,7 +188,7 @@ class Admission:
                 self._effects.answer(message.reply, error=error, about=about)
                 return
         if submission.not_before is not None and not isinstance(decision, Join):
-            self._delays.add(submission.id, submission.not_before, now)
+            submission.delay = self._delays.add(submission.id, submission.not_before, now)
         if request_id is not None:
             run = decision.admitted.id if isinstance(decision, Join) else submission.id
             self._requests.add(request_id, run, submission.terms.fingerprint)

@@ -50,14 +50,17 @@ class Delays:
         """The number of runs that are pending, but have no submission."""
         return self._without_submission
 
-    def add(self, run: str, at: float, now: float, stored: StoredRun | None = None) -> None:
-        """Add a run with its time, in Unix seconds. `stored`: it gets its submission later."""
+    def add(self, run: str, at: float, now: float, stored: StoredRun | None = None) -> float:
+        """Add a run with its time, in Unix seconds; returns the seconds until then. `stored`: it gets its
+        submission later."""
         self._runs[run] = stored
         self._without_submission += stored is not None
         self._serial += 1
         heappush(self._heap, (at, self._serial, run))
+        left = at - self._clock()
         if self._heap[0][2] == run:
-            self._set_deadline(now)
+            self._set_deadline(left, now)
+        return left
 
     def drop(self, run: str) -> None:
         """The run has ended."""
@@ -89,12 +92,11 @@ class Delays:
             run = heappop(self._heap)[2]
             if run in self._runs:
                 found.append(run)
-        self._set_deadline(now)
+        self._set_deadline(self._heap[0][0] - wall_now if self._heap else math.inf, now)
         return found
 
-    def _set_deadline(self, now: float) -> None:
-        if not self._heap:
+    def _set_deadline(self, left: float, now: float) -> None:
+        if left == math.inf:
             self.deadline = math.inf
             return
-        left = self._heap[0][0] - self._clock()
         self.deadline = now + min(max(left, _SHORTEST_WAIT), CHECK_CLOCK_EVERY)

@@ -233,6 +233,8 @@ class SupervisorMachine:
         if submission is None or submission.over or submission.cleared:
             return
         submission.not_before, submission.due_at = None, self._now
+        if submission.delay is not None:  # the deadline remains as long after its time, if the clock was set
+            submission.created_at = self._now - submission.delay
         why = None if submission.stored is None else cannot_start(submission)
         if why is not None:
             self.effects.tell("run", run, Reject(why))

@@ -132,6 +132,20 @@ async def test_a_clock_set_back_delays_the_start(autojump_clock, engine: Engine,
     assert LONG < trio.current_time() - before < LONG + 2
 
 
+@pytest.mark.parametrize("jump", [-LONG, LONG])
+async def test_a_clock_that_is_set_keeps_the_deadline_as_long_after_the_start(
+    autojump_clock, engine: Engine, wall: Wall, jump: float
+) -> None:
+    later = await submit(engine, delay=LONG, deadline=LONG + 20)
+    await trio.sleep(1)
+    wall.ahead += jump
+    started = await starts_at(engine, later)
+    with pytest.raises(RunTimedOut) as timed_out:
+        await later.result()
+    assert timed_out.value.run is not None
+    assert timed_out.value.run.ended_at == pytest.approx(started + 20, abs=1)
+
+
 async def test_a_run_that_was_due_is_not_delayed_again_by_a_clock_set_back(
     autojump_clock, engine: Engine, wall: Wall, bodies: Bodies
 ) -> None:
