@@ -32,6 +32,7 @@ class Phase(Enum):
 
     WAITING = "waiting in its handle"
     QUEUED = "queued in its lane"
+    DELAYED = "outside its lane until its time"
 
 
 class Submission(msgspec.Struct):
@@ -52,6 +53,10 @@ class Submission(msgspec.Struct):
     uncommon: dict[str, Any] | None = None  # fields of its first event that few runs have (`fold.UNCOMMON`)
     priority: int | None = None  # if `None`, admission replaces it with the lane's
     key: str | None = None  # given with the submission
+    reserves: bool = False  # whether a delayed run meets its handle at once, not at its time
+    not_before: float | None = None  # in Unix seconds; the supervisor removes it when the run is due
+    delay: float | None = None  # seconds from the submission to `not_before`, of a new delayed run
+    due_at: float | None = None  # when a delayed run was due, in trio's time
     place: int | None = None  # set by the supervisor when the run enters its lane
     placed_at: float = 0.0  # trio's time when it got this place
     memos: tuple[Memo, ...] = ()  # committed together with its creation
@@ -69,6 +74,11 @@ class Submission(msgspec.Struct):
     def about(self) -> dict[str, Any]:
         """The fields that every event of the run has; seq and time are set with the commit."""
         return {"seq": 0, "at": 0, "run": self.id, "handle": self.handle, "lane": self.lane}
+
+    @property
+    def waits_since(self) -> float:
+        """Since when the run could have started, in trio's time."""
+        return self.created_at if self.due_at is None else self.due_at
 
     @property
     def privileged(self) -> bool:
@@ -453,7 +463,8 @@ class Evict(msgspec.Struct, gc=False):
 
 
 class KeepTime(msgspec.Struct, gc=False):
-    """From the supervisor to a queued run: it has a deadline, so its actor must be awake."""
+    """From the supervisor to a queued run: it has a deadline, so its actor must be awake. Sent to a delayed
+    run when it is due."""
 
 
 class Stop(msgspec.Struct, gc=False):

@@ -25,13 +25,14 @@ from ..protocol.events import (
     InterruptClosed,
     InterruptOpened,
     LaneChanged,
+    RunChanged,
     RunEvent,
     RunMessage,
     RunProgress,
     RunSignal,
 )
 from ..protocol.flow.records import NodeRun, VersionRow
-from ..protocol.records import KEPT_ENDED_RUNS, ExecutorState, RunRecord
+from ..protocol.records import KEPT_ENDED_RUNS, UNTIL_HANDLE_FREE, ExecutorState, RunRecord
 from .failures import StoreBroken
 from .flows import FlowRunPage, FlowRunQuery, StoredFlow, page_of
 from .memory_flows import FlowsInMemory
@@ -76,6 +77,7 @@ class MemoryStore:
         self._runs: dict[str, RunRecord] = {}
         self._ids: list[str] = []  # sorted; ids are drawn in order of time, so new ones go to the end
         self._terms: dict[str, Terms] = {}
+        self._created: dict[str, int] = {}  # the seq of the event since which each run counts as submitted
         self._ended: OrderedDict[str, None] = OrderedDict()  # in the order of the ends
         self._events: dict[str, list[Event]] = {}
         self._others: list[Event] = []  # events without a run
@@ -104,7 +106,8 @@ class MemoryStore:
         self._is_open = True
         if self._epoch is None:
             self._epoch, self._max_concurrent = epoch, max_concurrent
-        pending = [run for run in self._runs.values() if not run.ended]  # in the order of their first events
+        pending = [run for run in self._runs.values() if not run.ended]
+        pending.sort(key=lambda run: self._created[run.id])
         stored = Stored(
             epoch=self._epoch,
             last_seq=self._last_seq,
@@ -154,6 +157,7 @@ class MemoryStore:
             record = write.record
             if write.expected is None:
                 self._insert(id, write.terms or Terms())
+                self._created[id] = write.created or batch.after
             if write.holds_handle:
                 self._held[record.handle] = id
             if write.ended is not None:
@@ -304,6 +308,10 @@ class MemoryStore:
     def _signal(self, event: RunSignal) -> None:
         self._messages.setdefault(event.run, {})[event.seq] = {"key": event.key, "value": event.value}
 
+    def _changed(self, event: RunChanged) -> None:
+        if event.waiting_for == UNTIL_HANDLE_FREE:
+            self._created[event.run] = event.seq
+
     def _interrupt(self, event: InterruptOpened) -> None:
         interrupt = StoredInterrupt(
             event.interrupt, event.run, event.key, event.data, event.at, event.deadline
@@ -403,6 +411,7 @@ class MemoryStore:
         by_run: tuple[dict[str, Any], ...] = (
             self._runs,
             self._terms,
+            self._created,
             self._events,
             self._messages,
             self._files,
@@ -423,6 +432,7 @@ class MemoryStore:
 _BY_EVENT: dict[type, Callable[[MemoryStore, Any], None]] = {
     RunMessage: MemoryStore._message,
     RunSignal: MemoryStore._signal,
+    RunChanged: MemoryStore._changed,
     InterruptOpened: MemoryStore._interrupt,
     InterruptClosed: MemoryStore._answer,
     LaneChanged: MemoryStore._lane,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
+from sys import intern
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 from sqlalchemy import ColumnElement, Connection, TextClause, and_, func, select
 
 from ..protocol.events import Event, InterruptClosed
@@ -35,6 +37,10 @@ KEPT_REQUESTS = 24 * 3600.0
 """Seconds for which a request id is kept after its run's end."""
 
 _ID_LENGTH = 32  # characters of a run's id
+
+_NOTHING: list[Any] = []
+_NO_FILES: dict[str, list[str]] = {}
+_NO_TAGS: dict[str, str] = {}
 
 _json: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _record = msgspec.json.Decoder(RunRecord)
@@ -141,17 +147,24 @@ def read_all(connection: Connection, now: float) -> Stored:
 def _read_pending(connection: Connection) -> list[StoredRun]:
     runs = schema.runs
     pending = and_(*conditions_of_status(PENDING))
+    # They are sorted here: a database would sort whole rows, of which there can be very many.
     rows = connection.execute(
-        select(runs.c.id, runs.c.wakes_at, runs.c.files_doomed, runs.c.terms, runs.c.record)
-        .where(pending)
-        .order_by(runs.c.created_seq)
-    )
-    found: dict[str, StoredRun] = {
-        row.id: StoredRun(
-            _record.decode(row.record), _terms.decode(row.terms), row.wakes_at, row.files_doomed
+        select(runs.c.created_seq, runs.c.wakes_at, runs.c.files_doomed, runs.c.terms, runs.c.record).where(
+            pending
         )
-        for row in rows
-    }
+    )
+    created = array("q")
+    found: dict[str, StoredRun] = {}
+    terms, terms_text = Terms(), ""
+    for created_seq, wakes_at, files_doomed, new_text, text in rows:
+        record = _record.decode(text)
+        created.append(created_seq)
+        if new_text != terms_text:  # very many runs can have the same
+            terms, terms_text = _terms.decode(new_text), new_text
+        if record.delayed:
+            found[record.id] = _lean(record, terms)
+        else:
+            found[record.id] = StoredRun(record, terms, wakes_at, files_doomed)
     messages, interrupts, files = schema.messages, schema.interrupts, schema.files
     ids = select(runs.c.id).where(pending)
     for row in connection.execute(select(messages).where(messages.c.run.in_(ids)).order_by(messages.c.seq)):
@@ -167,7 +180,16 @@ def _read_pending(connection: Connection) -> list[StoredRun]:
     counts = select(deaths.c.run, deaths.c["count"].label("deaths")).where(deaths.c.run.in_(ids))
     for row in connection.execute(counts):
         found[row.run].deaths, found[row.run].tried = abs(row.deaths), row.deaths < 0
-    return list(found.values())
+    unsorted = list(found.values())
+    return [unsorted[index] for index in sorted(range(len(unsorted)), key=created.__getitem__)]
+
+
+def _lean(record: RunRecord, terms: Terms) -> StoredRun:
+    """A delayed run, of which there can be very many: equal names and empty collections are one object."""
+    for name in ("lane", "job", "kind"):
+        force_setattr(record, name, intern(getattr(record, name)))
+    force_setattr(record, "tags", record.tags or _NO_TAGS)
+    return StoredRun(record, terms, None, False, _NOTHING, _NOTHING, _NOTHING, _NO_FILES)
 
 
 def _as_lane(row: Any) -> StoredLane:

@@ -83,7 +83,7 @@ runs = Table(
     Column("lane", _Name, nullable=False),
     Column("status", String(16), nullable=False),
     Column("place", BigInteger),
-    Column("created_seq", BigInteger, nullable=False),  # the seq of the event that created it
+    Column("created_seq", BigInteger, nullable=False),  # of the event that created it; or `SET_CREATED`
     Column("ended_seq", BigInteger),  # the seq of the event that ended it
     Column("ended_at", Double),
     Column("wakes_at", Double),

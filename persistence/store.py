@@ -33,6 +33,8 @@ class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     parent: str | None = None
     ancestors: tuple[str, ...] = ()
     front: bool = False
+    replaces: bool = False
+    """Whether a delayed run replaces the runs of its handle when it is due."""
     waits: float | None = None
     """The duration of the run's last suspension. It limits the wait after a restart, also if the clock was
     set back."""
@@ -226,7 +228,8 @@ class StoredInterrupt(msgspec.Struct, frozen=True, gc=False):
 
 class StoredRun(msgspec.Struct, gc=False):
     """A pending run with everything that is needed to continue it. `files` are its finished files in the
-    engine's data folder; `foreign_files` are those in other data folders, by the id of the folder."""
+    engine's data folder; `foreign_files` are those in other data folders, by the id of the folder. Delayed
+    runs share their empty collections."""
 
     record: RunRecord
     terms: Terms
@@ -259,7 +262,8 @@ class StoredLane(msgspec.Struct, gc=False):
 
 
 class Stored(msgspec.Struct, gc=False):
-    """The content of a store at its opening. `pending` is in the order of submission; `ended` contains the
+    """The content of a store at its opening. `pending` is in the order of submission, in which a delayed run
+    that has to wait in its handle at its time counts as submitted at that time; `ended` contains the
     last ended runs in the order in which they ended. `held` maps the handles that an abandoned body held to
     its run, and `abandoned` contains these runs, in the order of their ids. `versions` are those of flows,
     without definitions, in the order of their numbers. `executors` are as of the last seq, in the order of

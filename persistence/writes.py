@@ -62,6 +62,9 @@ DOOM_FILES = Update(schema.runs, "id", ("files_doomed",))
 SET_WAKES = Update(schema.runs, "id", ("wakes_at",))
 """When suspended runs resume."""
 
+SET_CREATED = Update(schema.runs, "id", ("created_seq",))
+"""Delayed runs count as submitted with this event, because they wait in their handles from then on."""
+
 SET_TERMS = Update(schema.runs, "id", ("terms",))
 """The terms of runs."""
 

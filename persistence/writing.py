@@ -22,6 +22,7 @@ from ..protocol.events import (
     InterruptClosed,
     InterruptOpened,
     LaneChanged,
+    RunChanged,
     RunEvent,
     RunMessage,
     RunProgress,
@@ -30,6 +31,7 @@ from ..protocol.events import (
 )
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.lanes import DEFAULT_RULES
+from ..protocol.records import UNTIL_HANDLE_FREE
 from ..protocol.states import Status
 from . import writes
 from .failures import StoreBroken
@@ -153,11 +155,15 @@ def _write_details(events: Sequence[Event], statements: Statements) -> None:
     drafts: dict[str, Row] = {}
     freed: list[str] = []
     executors: dict[str, Row | None] = {}
+    resubmitted: list[Row] = []
     for event in events:
         if isinstance(event, RunMessage):
             messages.append((event.seq, event.run, json_text(event.message)))
         elif isinstance(event, RunSignal):
             messages.append((event.seq, event.run, json_text({"key": event.key, "value": event.value})))
+        elif isinstance(event, RunChanged):
+            if event.waiting_for == UNTIL_HANDLE_FREE:
+                resubmitted.append((event.seq, event.run))
         elif isinstance(event, InterruptOpened):
             interrupt = StoredInterrupt(
                 event.interrupt, event.run, event.key, event.data, event.at, event.deadline
@@ -178,6 +184,7 @@ def _write_details(events: Sequence[Event], statements: Statements) -> None:
         elif isinstance(event, ExecutorChanged):
             id, state = key_of(event.executor), event.state
             executors[id] = None if state is None else (id, json_text(event.executor), json_text(state))
+    statements.update(writes.SET_CREATED, resubmitted)
     statements.insert(writes.ADD_MESSAGES, messages)
     statements.insert(writes.OPEN, opened)
     statements.update(writes.CLOSE, closed)

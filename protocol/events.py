@@ -45,6 +45,8 @@ class RunStateChanged(
     `tags`, `priority`, `key` and `not_before` are set.
 
     `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
+    A new run with `waiting_for` `time` waits for its `not_before` outside its lane and, without a place,
+    outside its handle.
     `interactive` is set when a body starts or ends. `executor` is set when a body starts in another process
     than the engine's. `retry_after` is set if the attempt failed with this `error` and is retried: the
     seconds until the next attempt enters its lane. `holds_handle`: the run has ended, but its abandoned body
@@ -77,15 +79,18 @@ class RunStateChanged(
 class RunChanged(RunEvent, frozen=True, gc=False, kw_only=True, tag="run_changed"):
     """A run changed without a transition; absent fields are unchanged.
 
-    If the run waited in its handle, a `place` also makes it the handle's admitted run. `params` are those of
-    a later submission, which the run takes only as long as it has not begun. `waiting_for` is `executor`
-    while a queued run has room in its lane, but no executor can take it.
+    A `place` makes a queued run the handle's admitted run. `params` are those of a later submission, which
+    the run takes only as long as it has not begun. Of a queued run, `waiting_for` is `executor` while it has
+    room in its lane, but no executor can take it; `time` while it holds its handle, and waits for its
+    `not_before` outside its lane; `handle` if the handle is taken at its `not_before`, so that it waits in
+    the handle, before the others if `front`.
     """
 
     place: int | None = None
     priority: int | None = None
     params: Any = msgspec.UNSET
     waiting_for: str | None = None
+    front: bool = False
     detached: bool | None = None
     interactive: bool | None = None
     streaming: bool | None = None

@@ -36,6 +36,8 @@ from .lanes import DEFAULT_RULES
 from .names import MAIN
 from .records import (
     KEPT_ENDED_RUNS,
+    UNTIL_HANDLE_FREE,
+    UNTIL_TIME,
     Counts,
     EngineState,
     ExecutorState,
@@ -89,7 +91,8 @@ def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecor
         )
         if not (event.tags or event.priority or event.key or event.not_before):
             return created
-        return replace(created, **{name: getattr(event, name) for name in UNCOMMON})
+        fields = {name: getattr(event, name) for name in UNCOMMON}
+        return replace(created, waiting_for=event.waiting_for, **fields)
     # Python builds a dict for a call with more than 15 keywords, and this is the most frequent event. So each
     # case lists only the fields that can change.
     to = event.to
@@ -145,9 +148,8 @@ def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecor
 
 def _after_change(run: RunRecord, event: RunChanged) -> RunRecord:
     changes: dict[str, Any] = {"updated_at": event.at}
-    if event.place is not None and run.status is Status.SUSPENDED:
-        changes["waiting_for"] = "slot"  # the delay of its retry has ended: it is in its lane
-    if event.place is not None:
+    if event.place is not None:  # it is in its lane: the delay of a retry ended, or a queued run is admitted
+        changes["waiting_for"] = "slot" if run.status is Status.SUSPENDED else None
         changes["placed_at"] = event.at
     for name in ("place", "priority", "waiting_for", "detached", "interactive", "streaming", "compacting"):
         value = getattr(event, name)
@@ -224,6 +226,7 @@ class Projection:
         self.executors: dict[str, ExecutorState] = {}
         self._executing = 0
         self._pending = dict.fromkeys((status for status in Status if status not in ENDED), 0)
+        self._delayed = 0
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._lanes: dict[str, _Lane] = {MAIN: _Lane(default_limit(MAIN))}
         self._handles = Handles()
@@ -252,6 +255,7 @@ class Projection:
                 self._ended[run.id] = None
             else:
                 self._pending[run.status] += 1
+                self._delayed += run.delayed
         return self
 
     def apply(self, event: Event, record: RunRecord | None = None) -> None:
@@ -262,10 +266,15 @@ class Projection:
         if isinstance(event, RunEvent):
             if record is None:
                 record = next_record(self.runs.get(event.run), event)
+            if self._delayed or record.not_before is not None:
+                self._count_delayed(self.runs.get(event.run), record)
             self.runs[event.run] = record
         handler = _APPLY.get(type(event))
         if handler is not None:
             handler(self, event)
+
+    def _count_delayed(self, before: RunRecord | None, after: RunRecord) -> None:
+        self._delayed += after.delayed - (before is not None and before.delayed)
 
     def snapshot(self) -> Snapshot:
         """Return the state as of `seq`. Copies dicts, but not the records in them, which never change."""
@@ -286,7 +295,7 @@ class Projection:
     def counts(self) -> Counts:
         """Return the numbers of runs as of `seq`, in constant time per lane."""
         lanes = {name: lane.counts() for name, lane in self._lanes.items()}
-        return Counts(self.seq, self._engine(), lanes, self._pending.copy())
+        return Counts(self.seq, self._engine(), lanes, self._pending.copy(), self._delayed)
 
     def lane(self, name: str) -> LaneState:
         """Return one lane as in a snapshot."""
@@ -321,11 +330,13 @@ class Projection:
         if before is None:
             handles.add_run(event.handle)
             lane.runs += 1
-            if event.place is None:
-                handles.wait(event.handle, id, front=event.front)
-            else:
-                lane.queue(id, event.place)
+            delayed = event.waiting_for == UNTIL_TIME
+            if event.place is not None:
                 handles.admit(event.handle, id)
+                if not delayed:
+                    lane.queue(id, event.place)
+            elif not delayed:
+                handles.wait(event.handle, id, front=event.front)
             return
         self._pending[before] -= 1
         if before is _QUEUED:
@@ -345,9 +356,23 @@ class Projection:
         lane = self._lane(event.lane)
         if event.detached:
             self._release_slot(lane, event.run)
-        if event.place is not None and self._handles.stop_waiting(event.handle, event.run):
-            self._handles.admit(event.handle, event.run)
-            lane.queue(event.run, event.place)
+        if event.place is None and event.waiting_for is None:
+            return
+        if self.runs[event.run].status is _QUEUED:
+            self._wait_changed(event, lane)
+
+    def _wait_changed(self, event: RunChanged, lane: _Lane) -> None:
+        """A queued run is admitted by its handle, or waits for something else."""
+        id, handles = event.run, self._handles
+        delayed = event.waiting_for == UNTIL_TIME
+        if event.place is not None:
+            handles.stop_waiting(event.handle, id)
+            handles.admit(event.handle, id)
+            if not delayed:
+                lane.queue(id, event.place)
+        elif event.waiting_for == UNTIL_HANDLE_FREE:
+            handles.wait(event.handle, id, front=event.front)
+            self.runs[id] = self.runs.pop(id)  # it counts as submitted now
 
     def _interrupt_opened(self, event: InterruptOpened) -> None:
         self.interrupts[event.interrupt] = InterruptState(

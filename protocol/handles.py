@@ -63,7 +63,7 @@ class Handles(Mapping[str, HandleState]):
         """Count a run of this handle that the projection has added."""
         self._runs[name] = self._runs.get(name, 0) + 1
         if name not in self._states:
-            self._states[name] = _IDLE
+            self._states[name] = IDLE
 
     def remove_run(self, name: str) -> None:
         """Count a run of this handle that the projection has removed."""
@@ -105,7 +105,7 @@ class Handles(Mapping[str, HandleState]):
 
     def set_params(self, name: str, params: Any) -> None:
         """Set the draft."""
-        state = self._states.get(name, _IDLE)
+        state = self._states.get(name, IDLE)
         self._states[name] = HandleState(state.status, state.locked, state.active_run, state.waiting, params)
         self._runs.setdefault(name, 0)
         self._forget(name)
@@ -139,4 +139,5 @@ class Handles(Mapping[str, HandleState]):
             self._states[name] = HandleState(HandleStatus.IDLE, False, None, state.waiting, state.params)
 
 
-_IDLE = HandleState(HandleStatus.IDLE, False, None, _NONE)
+IDLE = HandleState(HandleStatus.IDLE, False, None, _NONE)
+"""A free handle without a draft. It is shared, because there can be very many."""

@@ -17,14 +17,20 @@ KEPT_ENDED_RUNS = 1000
 """The number of ended runs in a snapshot; older ones are only in the store."""
 
 
+UNTIL_TIME = "time"
+"""What a queued run waits for (`waiting_for`) until its time."""
+UNTIL_HANDLE_FREE = "handle"
+"""What a delayed run waits for if its handle is taken at its time."""
+
+
 class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One run, as clients see it. Times are Unix seconds.
 
     `fence` is the seq of the event with which its last body started; it only grows for a handle. `executor`
     is where that body executes; `None` for the engine's own process. `needs` are the labels that an executor
     must have to execute the run: those of the job and of the submission. `key` is what a lane's fairness and
-    limits per key tell its runs apart by. The run does not start before `not_before`. `placed_at` is when it
-    got its place, if that was not when it was created.
+    limits per key tell its runs apart by. The run does not start before `not_before`; until then, a queued
+    run has `waiting_for` `time`. `placed_at` is when it got its place, if that was not when it was created.
     """
 
     id: str
@@ -62,6 +68,11 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def ended(self) -> bool:
         """Whether the status is final."""
         return self.status in ENDED
+
+    @property
+    def delayed(self) -> bool:
+        """Whether the run waits for its `not_before`. It has a place only if it holds its handle."""
+        return self.status is Status.QUEUED and self.waiting_for == UNTIL_TIME
 
 
 class EngineState(msgspec.Struct, frozen=True, gc=False):
@@ -178,19 +189,21 @@ class LaneCounts(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Counts(msgspec.Struct, frozen=True, gc=False):
-    """The counts of a snapshot. `runs` counts the pending runs by status."""
+    """The counts of a snapshot. `runs` counts the pending runs by status; `delayed` counts the queued runs
+    that wait for their `not_before`."""
 
     seq: int
     engine: EngineState
     lanes: dict[str, LaneCounts]
     runs: dict[Status, int]
+    delayed: int = 0
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """Everything that clients follow, exactly as of `seq`.
 
     `runs` contains the pending runs in order of submission, then the last ended runs in the order in which
-    they ended.
+    they ended. A delayed run that has to wait in its handle at its time counts as submitted at that time.
     """
 
     epoch: str

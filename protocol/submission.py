@@ -8,11 +8,13 @@ added to all four.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 import msgspec
 
-from .commandbase import CommandBase, Timeout, timeout_from_wire, timeout_to_wire
+from .commandbase import CommandBase, Seconds, Timeout, timeout_from_wire, timeout_to_wire
+from .delays import check_delay, unix_seconds
 from .errors import Invalid
 from .lane_settings import check_priority
 from .names import FLOW, check_name
@@ -39,6 +41,8 @@ class SubmitKeywords(TypedDict, total=False):
 
     Times are in seconds: `None` means the default, `math.inf` no limit. `flows.start` refuses `needs`.
     Without a `priority`, the run has that of its job, else that of its lane.
+    `start_at` (Unix seconds, or an aware datetime) or `delay` makes a delayed run; with `reserve`, it holds
+    its handle from the submission on.
     """
 
     kind: str
@@ -52,6 +56,9 @@ class SubmitKeywords(TypedDict, total=False):
     needs: list[str] | tuple[str, ...]
     priority: int | None
     key: str | None
+    start_at: float | datetime | None
+    delay: float | None
+    reserve: bool
     on_wait: OnWait | None
 
 
@@ -87,6 +94,9 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     needs: Sequence[str] = ()
     priority: int | None = None
     key: str | None = None
+    start_at: float | datetime | None = None
+    delay: float | None = None
+    reserve: bool = False
     on_wait: OnWait | None = None
 
     @property
@@ -114,6 +124,8 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
             check_priority("priority", self.priority)
         if self.key is not None:
             check_name("key", self.key)
+        if not (self.start_at is None and self.delay is None and self.reserve is False):
+            check_delay(self.start_at, self.delay, reserve=self.reserve)
         if self.on_wait is not None and not callable(self.on_wait):
             raise Invalid(f"on_wait must be callable (got {shown(self.on_wait)})")
 
@@ -147,6 +159,9 @@ class SubmitCommand(CommandBase, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
     priority: int | None = None
     key: str | None = None
+    start_at: Seconds | None = None
+    delay: Seconds | None = None
+    reserve: bool = False
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -166,15 +181,19 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     needs: tuple[str, ...] = ()
     priority: int | None = None
     key: str | None = None
+    start_at: Seconds | None = None
+    delay: Seconds | None = None
+    reserve: bool = False
 
 
 _UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
+_DELAY = ("start_at", "delay", "reserve")
 _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 
 def from_wire(command: SubmitCommand | NewRun) -> SubmitKeywords:
     """Return the options of a command, or of a run of a batch; the engine checks them."""
-    options = {name: getattr(command, name) for name in (*_UNCHANGED, "needs", "priority", "key")}
+    options = {name: getattr(command, name) for name in (*_UNCHANGED, "needs", "priority", "key", *_DELAY)}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
     return cast(SubmitKeywords, options)
 
@@ -191,4 +210,8 @@ def to_wire(options: SubmitOptions) -> dict[str, Any]:
         fields["priority"] = check_priority("priority", options.priority)
     if options.key is not None:
         fields["key"] = check_name("key", options.key)
+    if options.start_at is not None or options.delay is not None:
+        fields["start_at"] = unix_seconds(options.start_at)
+        fields["delay"] = options.delay
+        fields["reserve"] = options.reserve
     return fields

@@ -16,9 +16,9 @@ FOLDERS = ("greenroom", "gateway", "actors", "persistence", "protocol")
 # All that `protocol/` can import in addition to itself. Add only modules without I/O, clock or randomness.
 PURE = frozenset(
     """
-    __future__ abc base64 binascii bisect collections contextlib copy dataclasses difflib enum fractions
-    functools graphlib hashlib heapq inspect itertools json keyword math operator re reprlib string struct
-    textwrap types typing unicodedata
+    __future__ abc base64 binascii bisect collections contextlib copy dataclasses datetime difflib enum
+    fractions functools graphlib hashlib heapq inspect itertools json keyword math operator re reprlib string
+    struct textwrap types typing unicodedata
     attrs cattrs msgspec yaml
     """.split()
 )

@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from ...persistence.store import Terms
 from ...protocol.batches import Refusals
+from ...protocol.delays import check_deadline, not_before, unix_seconds
 from ...protocol.errors import Conflict, GreenroomError, Invalid, Unavailable
 from ...protocol.fold import Projection
 from ...protocol.jobs import AnyJob
@@ -64,12 +66,14 @@ class EntryPoint:
         supervisor: Supervisor,
         journal: Journal,
         ids: Callable[[], str],
+        clock: Callable[[], float],
         max_value_bytes: int,
     ) -> None:
         self._jobs = jobs
         self._supervisor = supervisor
         self._journal = journal
         self._ids = ids
+        self._clock = clock
         self._unanswered: dict[Reply[Any], None] = {}
         self._closed = False
         self.max_value_bytes = max_value_bytes
@@ -223,15 +227,20 @@ class EntryPoint:
                 f"handle {shown(handle)} is taken by a run that waits for this one: this run could not start",
                 active_run=caller.parent,
             )
+        not_before = None
+        if options.start_at is not None or options.delay is not None:
+            not_before = self._not_before(registered, options)
         plain = self._plain(registered, options.params)
         fingerprint = None
         if options.request_id is not None:
             fingerprint = _fingerprint(options, lane, plain)
-        if fingerprint is None and caller.parent is None and options.has_usual_times:
+        if fingerprint is None and caller.parent is None and options.has_usual_times and not_before is None:
             terms = registered.usual_terms
         else:
             terms = _terms(registered, options, caller, fingerprint)
-        return Submission(
+        if not_before is not None and options.on_conflict == "replace" and not options.reserve:
+            terms = replace(terms, replaces=True)
+        submission = Submission(
             id=id,
             job=registered,
             handle=handle,
@@ -240,13 +249,25 @@ class EntryPoint:
             params=plain,
             needs=_needs(registered, options.needs) if options.needs else registered.needs,
             terms=terms,
-            priority=registered.priority if options.priority is None else options.priority,
-            key=options.key,
             by=caller.by,
             created_at=now,
             on_wait=options.on_wait,
             ended=Reply(),
+            priority=registered.priority if options.priority is None else options.priority,
         )
+        if options.key is not None:
+            submission.key = options.key
+        if not_before is not None:
+            submission.not_before, submission.reserves = not_before, options.reserve
+            submission.uncommon = {"not_before": not_before}
+        return submission
+
+    def _not_before(self, job: Job, options: SubmitOptions) -> float | None:
+        now = self._clock()
+        at = not_before(options.start_at, options.delay, now)
+        if at is not None:
+            check_deadline(_limit("deadline", options.deadline, job.deadline), at, now)
+        return at
 
     def _lane(self, job: Job, options: SubmitOptions) -> str:
         return job.lane if options.lane is None else check_name("lane", lane_name(options.lane))
@@ -310,6 +331,9 @@ def _fingerprint(options: SubmitOptions, lane: str, params: Any) -> str:
     if options.needs:
         payload += (check_needs(options.needs),)
     others = {name: value for name in ("priority", "key") if (value := getattr(options, name)) is not None}
+    if options.start_at is not None or options.delay is not None:
+        others |= {"start_at": unix_seconds(options.start_at), "delay": options.delay}
+        others["reserve"] = options.reserve
     if others:
         payload += (others,)
     return hashlib.blake2b(msgspec.json.encode(payload, order="sorted"), digest_size=16).hexdigest()

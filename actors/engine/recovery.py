@@ -15,6 +15,7 @@ from ...persistence.store import Stored, StoredLane, StoredRun
 from ...protocol.errors import Invalid
 from ...protocol.events import EngineChanged, Event, HandleChanged, LaneChanged
 from ...protocol.fold import Projection
+from ...protocol.handles import IDLE
 from ...protocol.lane_settings import LaneConfig, check_rules
 from ...protocol.names import MAIN
 from ...protocol.records import (
@@ -29,7 +30,7 @@ from ...protocol.records import (
 from ...protocol.states import HandleStatus, Status, handle_status
 from ..channel import Reply
 from ..jobs import Jobs, unknown_job
-from ..messages import Submission
+from ..messages import Phase, Submission
 from ..scheduling.stored_bodies import held_elsewhere
 
 
@@ -74,7 +75,7 @@ def _lanes(stored: Stored, pending: list[RunRecord], runs: dict[str, RunRecord])
     for record in pending:
         if holds_slot(record):
             lanes[record.lane].executing.append(record.id)
-        elif record.status is Status.QUEUED and record.place is not None:
+        elif record.status is Status.QUEUED and record.place is not None and not record.delayed:
             lanes[record.lane].queued.append(record.id)
     used = {MAIN, *(record.lane for record in runs.values())}
     return {name: lane for name, lane in lanes.items() if name in used or not lane.is_as_new(name)}
@@ -103,11 +104,14 @@ def _handles(stored: Stored) -> dict[str, HandleState]:
             status[handle] = handle_status(None, record.status)
         else:
             status.setdefault(handle, HandleStatus.IDLE)
+            if record.delayed:
+                continue
             queue = waiting.setdefault(handle, [])
             queue.insert(0 if run.terms.front else len(queue), record.id)
     admitted.update(stored.held)
     for name in stored.drafts:
         status.setdefault(name, HandleStatus.IDLE)
+    used = {*admitted, *waiting, *stored.drafts}
     return {
         name: HandleState(
             shown,
@@ -116,25 +120,40 @@ def _handles(stored: Stored) -> dict[str, HandleState]:
             waiting.get(name, []),
             stored.drafts.get(name),
         )
+        if shown is not HandleStatus.IDLE or name in used
+        else IDLE
         for name, shown in status.items()
     }
 
 
 def submissions(stored: Stored, jobs: Jobs, wall_now: float) -> tuple[list[Submission], dict[str, str]]:
     """The pending runs, in the order of submission, and the queued ones that can no longer be started, with
-    the reason."""
+    the reason.
+
+    There can be very many delayed runs, so those that hold no handle and have no parent are not among them:
+    `recall` returns their submissions one by one.
+    """
     rejects: dict[str, str] = {}
-    recalled = [_recall(run, jobs, wall_now) for run in stored.pending]
+    recalled = [recall(run, jobs, wall_now) for run in stored.pending if not _sleeps(run)]
     for submission in recalled:
-        why = None if submission.begun else _cannot_start(submission)
+        if submission.begun or submission.phase is Phase.DELAYED:
+            continue
+        why = cannot_start(submission)
         if why is not None:
             rejects[submission.id] = why
     return recalled, rejects
 
 
-def _recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
+def _sleeps(run: StoredRun) -> bool:
+    return run.record.delayed and run.record.place is None and run.terms.parent is None
+
+
+def recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
+    """The submission of a stored run."""
     record, now = run.record, trio.current_time()
-    return Submission(
+    if _sleeps(run):
+        run = StoredRun(record, run.terms)  # with its own collections
+    submission = Submission(
         id=record.id,
         job=jobs.recall(record.job, run.terms.announced),
         handle=record.handle,
@@ -155,9 +174,30 @@ def _recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
         begun=record.status is not Status.QUEUED,
         committed=True,
     )
+    if record.not_before is not None:
+        _restore_delay(submission, record, now, wall_now)
+    return submission
 
 
-def _cannot_start(submission: Submission) -> str | None:
+def _restore_delay(submission: Submission, record: RunRecord, now: float, wall_now: float) -> None:
+    """Restore whether a delayed run is due. It remains due if the clock is set back."""
+    assert record.not_before is not None, "the run was delayed"
+    if record.delayed:
+        submission.phase, submission.not_before = Phase.DELAYED, record.not_before
+    elif _waits_before_its_time(record, wall_now):
+        submission.not_before = record.not_before
+    else:
+        submission.due_at = now - max(0.0, wall_now - record.not_before)
+
+
+def _waits_before_its_time(record: RunRecord, wall_now: float) -> bool:
+    """Whether the run has reserved its handle, which other runs have had until now."""
+    waits = record.status is Status.QUEUED and record.place is None and record.waiting_for is None
+    return waits and record.not_before is not None and record.not_before > wall_now
+
+
+def cannot_start(submission: Submission) -> str | None:
+    """Why a stored run cannot be started any more, if so."""
     job = submission.job
     if not job.registered:
         return unknown_job(job.name)

@@ -17,7 +17,7 @@ from ...persistence.executor_lock import ExecutorLock
 from ...persistence.failures import StoreBroken
 from ...persistence.files import Files
 from ...persistence.runs_dir import RunFiles
-from ...persistence.store import Retention, Store, Stored
+from ...persistence.store import Retention, Store, Stored, StoredRun
 from ...protocol.events import Event, LeaderChanged
 from ...protocol.fold import Projection
 from ...protocol.lane_settings import LaneConfig
@@ -40,7 +40,7 @@ from ..journal.change import Change
 from ..journal.journal import Journal
 from ..journal.messages import Answer, StoreIsDamaged
 from ..journal.stream import Stream
-from ..messages import Closing, Stop, WaitForActive
+from ..messages import Closing, Stop, Submission, WaitForActive
 from ..run.actor import RunActor
 from ..run.execution import Execution, LiveBodies, LocalExecution
 from ..run.services import Services, Surroundings
@@ -57,7 +57,7 @@ from .entry_point import EntryPoint
 from .ids import Uuid7
 from .leadership import Leadership
 from .lease import Leasing
-from .recovery import lanes_after_restart, projection_of, restart_events, submissions
+from .recovery import lanes_after_restart, projection_of, recall, restart_events, submissions
 from .retention import Pruning
 from .run_files import RunsDir
 from .suspends import Suspended, Suspends
@@ -158,12 +158,13 @@ class Runtime:
             spawn=self._spawn_helper,
             local_jobs=jobs if executors is None else (),
             clock=clock,
+            recall=self._recall,
         )
         self._catalog = Catalog(self._journal, ids, clock)
         flow_job = FlowJob(store, clock, max_value_bytes)
         announced = AnnouncedJobs(jobs)
         self._jobs = jobs = EngineJobs(jobs, flow_job.job(), announced)
-        entry = self._entry = EntryPoint(jobs, self._supervisor, self._journal, ids, max_value_bytes)
+        entry = self._entry = EntryPoint(jobs, self._supervisor, self._journal, ids, clock, max_value_bytes)
         self._asyncio_bodies = AsyncioBodies(self.interrupt)
         surroundings = Surroundings(files, self._asyncio_bodies)
         self._executors = ExecutorRegistry(
@@ -327,6 +328,9 @@ class Runtime:
         self._executors.restore(stored)
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
         await self._journal.look(lambda committed: committed.seq)
+
+    def _recall(self, stored: StoredRun) -> Submission:
+        return recall(stored, self._jobs, self._clock())
 
     async def _begin_stream(self, stored: Stored, projection: Projection) -> None:
         """Continue the numbering; the stream of a node also continues with the events that it has missed."""

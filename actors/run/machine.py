@@ -80,11 +80,7 @@ class RunMachine:
         self._steps: Steps | None = None
         self.state = run = RunState(submission, services, live_bodies)
         run.now = now
-        terms, since = submission.terms, submission.created_at
-        if terms.queue_timeout is not None:
-            run.timers.set("queue_timeout", since + terms.queue_timeout)
-        if terms.deadline is not None:
-            run.timers.set("deadline", since + terms.deadline)
+        _set_timers(run)
         if submission.stored is not None:
             restore.restore(run, submission.stored)
 
@@ -283,7 +279,20 @@ def _handle_timers(run: RunState) -> Steps:
 
 
 def _keep_time(run: RunState, message: KeepTime) -> None:
-    """Keep the actor awake: the timers are already set."""
+    """Keep the actor awake. Its timers are set, unless it has been awake since before its time."""
+    if run.status is Status.QUEUED:
+        _set_timers(run)
+
+
+def _set_timers(run: RunState) -> None:
+    """Set the timers of a new run. A delayed one has none until its time, so it needs no actor."""
+    submission = run.submission
+    if submission.not_before is not None:
+        return
+    if submission.terms.queue_timeout is not None:
+        run.timers.set("queue_timeout", submission.waits_since + submission.terms.queue_timeout)
+    if submission.terms.deadline is not None:
+        run.timers.set("deadline", submission.created_at + submission.terms.deadline)
 
 
 def _suspended(run: RunState, message: Suspended) -> None:

@@ -3,7 +3,8 @@
 A part of the supervisor's machine. It keeps the submissions of all pending runs, enforces `max_pending`, asks
 the handles (`handles.py`) for the result of a conflict, draws the places, and keeps the request ids. The
 journal creates the runs in the order of their submission. An admitted run enters its lane immediately;
-whether it starts is decided at the end of the turn, and its creation and start are then one change.
+whether it starts is decided at the end of the turn, and its creation and start are then one change. A delayed
+run meets its handle at its time or, if it reserves its handle, at once; it enters its lane at its time.
 
 A submission is first decided (`decide`) and then carried out. Until then the decision can be taken back
 (`undo`), which batches need (`batches.py`).
@@ -11,17 +12,18 @@ A submission is first decided (`decide`) and then carried out. Until then the de
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NoReturn
 
 import msgspec
 from msgspec.structs import replace
 
-from ...persistence.store import Requested, Stored
+from ...persistence.store import Memo, Requested, Stored, StoredRun, WakesAt
 from ...protocol.errors import Conflict, Draining, GreenroomError, Internal, QueueFull
 from ...protocol.events import RunChanged, RunStateChanged
 from ...protocol.fold import Projection
+from ...protocol.records import UNTIL_HANDLE_FREE, UNTIL_TIME
 from ...protocol.states import Status
 from ...protocol.submission import OnConflict
 from ...protocol.values import same_json, shown
@@ -31,6 +33,7 @@ from ..effects import Effects
 from ..journal.change import Change
 from ..journal.messages import AnswerMany, Look, WatchEnd, unavailable
 from ..messages import Accepted, Coalesced, FindRequest, Phase, Submission, Submit, cancel_replaced
+from .delays import Delays
 from .handles import Admit, Coalesce, Decision, Handles, Join, Refuse, Wait
 from .request_ids import RequestIds
 from .stored_bodies import held_elsewhere
@@ -47,13 +50,21 @@ class Repeat(msgspec.Struct, frozen=True):
     refuse: Callable[[Projection], Conflict] | None
 
 
+class Delay(msgspec.Struct, frozen=True):
+    """The run meets its handle at its time."""
+
+
+DELAY = Delay()
+
+
 class Admission:
     """See the module's docstring.
 
     `holding` returns whether only children of executing runs are accepted. `enter` queues a run in its lane.
     `waits` is called with each new run that does not start immediately, `params_changed` with each waiting
-    run that got other parameters. `default_priority` returns the
-    priority of a lane's runs for which no other is given, and `now` the time of this turn.
+    run that got other parameters. `default_priority` returns the priority of a lane's runs for which no other
+    is given, and `now` the time of this turn. `recall` returns the submission of a stored run: some delayed
+    runs of an earlier engine are in `delays`, but not in `pending` until `find` has returned them.
     """
 
     def __init__(
@@ -61,6 +72,7 @@ class Admission:
         max_pending: int,
         effects: Effects,
         handles: Handles,
+        delays: Delays,
         *,
         holding: Callable[[], bool],
         enter: Callable[[Submission], None],
@@ -68,6 +80,7 @@ class Admission:
         params_changed: Callable[[Submission], None],
         default_priority: Callable[[str], int],
         now: Callable[[], float],
+        recall: Callable[[StoredRun], Submission],
     ) -> None:
         self.pending: dict[str, Submission] = {}
         self.store_is_down = False
@@ -77,6 +90,8 @@ class Admission:
         self._max_pending = max_pending
         self._effects = effects
         self._handles = handles
+        self._delays = delays
+        self._recall = recall
         self._holding = holding
         self._enter = enter
         self._waits = waits
@@ -89,9 +104,14 @@ class Admission:
         self._children_held: list[Submit] = []  # submitted by bodies while the store is down
 
     def restore(
-        self, stored: Stored, submissions: list[Submission], now: float, wall_now: float
+        self,
+        stored: Stored,
+        submissions: list[Submission],
+        now: float,
+        wall_now: float,
     ) -> list[str]:
-        """Restore the runs that were pending when the engine ended, in the order of their submission.
+        """Restore the runs that were pending when the engine ended, in the order of their submission. Those
+        without a submission are delayed.
 
         Returns the replaced runs that still have to be cancelled.
         """
@@ -109,9 +129,10 @@ class Admission:
             if submission.terms.front:
                 replacing[submission.handle] = submission
             if submission.place is not None:
-                submission.phase = Phase.QUEUED
+                if submission.phase is not Phase.DELAYED:
+                    submission.phase = Phase.QUEUED
                 admitted[submission.handle] = submission
-            else:
+            elif submission.phase is Phase.WAITING:
                 queue = waiting.setdefault(submission.handle, [])
                 queue.insert(0 if submission.terms.front else len(queue), submission)
         replaced: list[str] = []
@@ -119,7 +140,32 @@ class Admission:
             replaced += self._handles.restore(
                 name, admitted.get(name), waiting.get(name, []), replacing.get(name)
             )
+        for one in stored.pending:
+            record, known = one.record, self.pending.get(one.record.id)
+            at = record.not_before if known is None else known.not_before
+            if at is not None:
+                self._delays.add(record.id, at, now, one if known is None else None)
         return replaced
+
+    def find(self, run: str) -> Submission | None:
+        """The submission of a pending run."""
+        submission = self.pending.get(run)
+        if submission is None and self._delays.without_submission:
+            stored = self._delays.take_stored(run)
+            if stored is not None:
+                submission = self.pending[run] = self._recall(stored)
+        return submission
+
+    def find_all(self, *, lane: str | None = None, handle: str | None = None) -> Iterable[Submission]:
+        """The submissions of all pending runs, at least of those in a lane or of a handle."""
+        records = [stored.record for stored in self._delays.all_stored()]
+        for record in records:
+            if lane == record.lane or handle == record.handle:
+                self.find(record.id)
+        return self.pending.values()
+
+    def __len__(self) -> int:
+        return len(self.pending) + self._delays.without_submission
 
     # Submissions.
 
@@ -142,7 +188,7 @@ class Admission:
             return
         decision = self.decide(submission, message.on_conflict)
         match decision:
-            case Admit() | Wait():
+            case Admit() | Wait() | Delay():
                 self.create(submission, decision, reply)
             case Join(admitted):
                 self._effects.answer(reply, self.join_admitted(submission, admitted), about=admitted)
@@ -163,16 +209,18 @@ class Admission:
             return Repeat(request.run, None)
         return Repeat(request.run, partial(_other_use, request_id, request.run))
 
-    def decide(self, submission: Submission, on_conflict: OnConflict) -> Decision:
+    def decide(self, submission: Submission, on_conflict: OnConflict) -> Decision | Delay:
         """Decide about a submission whose request id is new. Nothing is sent and no place is drawn."""
         refusal = self._refusal(submission) or self._take_draft(submission)
         if refusal is not None:
             return Refuse(refusal, None)
         if submission.priority is None:
             submission.priority = self._default_priority(submission.lane)
-        decision = self._handles.decide(submission, on_conflict)
+        decision: Decision | Delay = DELAY
+        if submission.not_before is None or submission.reserves:
+            decision = self._handles.decide(submission, on_conflict)
         match decision:
-            case Admit() | Wait():
+            case Admit() | Wait() | Delay():
                 run = submission.id
                 self.pending[run] = submission
             case Join(admitted):
@@ -232,7 +280,7 @@ class Admission:
         for submit in repeats if message.held else (message.submit, *repeats):
             self.submit(submit, now)
 
-    def undo(self, submission: Submission, decision: Decision) -> None:
+    def undo(self, submission: Submission, decision: Decision | Delay) -> None:
         """Take back the last decision that is neither carried out nor taken back."""
         if isinstance(decision, Refuse):
             return
@@ -242,15 +290,25 @@ class Admission:
             del self.pending[submission.id]
             self._handles.ended(submission, body_remains=False)
 
-    def create(self, submission: Submission, decision: Admit | Wait, reply: Reply[Accepted] | None) -> None:
+    def create(
+        self, submission: Submission, decision: Admit | Wait | Delay, reply: Reply[Accepted] | None
+    ) -> None:
         """Create a run at the end of the turn. `reply` is answered when that is committed."""
-        if isinstance(decision, Admit):
-            self._admit(submission)
-            self._place(submission.id, _New(submission, submission.place, reply))
-            return
-        if decision.replaces is not None:
-            submission.terms = replace(submission.terms, front=True)
-        self._place(submission.id, _New(submission, None, reply, decision.replaces or ()))
+        delayed = submission.not_before is not None
+        match decision:
+            case Delay():
+                submission.phase = Phase.DELAYED
+                new = _New(submission, None, reply, delayed=True)
+            case Admit():
+                self._admit(submission)
+                new = _New(submission, submission.place, reply, delayed=delayed)
+            case Wait(replaces):
+                if replaces is not None:
+                    submission.terms = replace(submission.terms, front=True)
+                new = _New(submission, None, reply, replaces or ())
+        self._place(submission.id, new)
+        if submission.not_before is not None:
+            submission.delay = self._delays.add(submission.id, submission.not_before, self._now())
 
     def join_admitted(self, submission: Submission, admitted: Submission) -> Accepted:
         """Join the admitted run of the handle, and record the request id."""
@@ -262,7 +320,7 @@ class Admission:
 
     def join(self, submission: Submission, run: str) -> Accepted:
         """Join a run, which can have ended. Returns the answer, to be sent after the commits before it."""
-        ended, pending = submission.ended, self.pending.get(run)
+        ended, pending = submission.ended, self.find(run)
         if pending is None or submission.terms.parent is not None:  # a body can fail its own reply
             self._effects.tell("journal", "", WatchEnd(run, ended))
         elif pending.shared is not None:
@@ -297,11 +355,11 @@ class Admission:
         # The child of an executing run is accepted: without the child, that run could not finish.
         if self._holding() and not submission.terms.ancestors:
             return Draining("engine is draining and accepts no new runs: retry after it resumes")
-        if submission.id in self.pending:
+        if submission.id in self.pending or submission.id in self._delays:
             return Internal(f"run id {submission.id} already exists: the source of run ids is not unique")
-        if len(self.pending) >= self._max_pending:
+        if len(self) >= self._max_pending:
             return QueueFull(
-                f"{len(self.pending)} runs are pending, which is the limit (max_pending): retry later",
+                f"{len(self)} runs are pending, which is the limit (max_pending): retry later",
                 max_pending=self._max_pending,
             )
         return None
@@ -322,8 +380,11 @@ class Admission:
 
     def _admit(self, submission: Submission) -> None:
         self._draw_place(submission)
-        submission.phase = Phase.QUEUED
-        self._enter(submission)
+        if submission.not_before is not None:  # it only reserves its handle
+            submission.phase = Phase.DELAYED
+        else:
+            submission.phase = Phase.QUEUED
+            self._enter(submission)
 
     def commit_start(self, start: Change) -> None:
         """Send a start to the journal, after all earlier entries of this turn. A new run is created by the
@@ -375,23 +436,59 @@ class Admission:
         self._admit(submission)
         self._get_place(submission, Status.QUEUED)
 
+    def end_delay(self, submission: Submission) -> None:
+        """A delayed run is due: it enters its lane, unless it has to wait in its handle."""
+        if submission.phase is not Phase.DELAYED:
+            return  # it has reserved its handle, and waits there
+        if submission.place is None:
+            decision = self._handles.decide(submission, "replace" if submission.terms.replaces else "queue")
+            if isinstance(decision, Wait):
+                self._wait_in_handle(submission, decision.replaces)
+                return
+        self._admit(submission)
+        self._get_place(submission, Status.QUEUED)
+
+    def _wait_in_handle(self, submission: Submission, replaces: tuple[str, ...] | None) -> None:
+        submission.phase = Phase.WAITING
+        front = replaces is not None
+        memos: tuple[Memo, ...] = ()
+        if front:
+            submission.terms = replace(submission.terms, front=True)
+            memos = (WakesAt(submission.id, None, submission.terms),)
+        waits = RunChanged(by="engine", waiting_for=UNTIL_HANDLE_FREE, front=front, **submission.about())
+        self._place(
+            submission.id,
+            Change(
+                (waits,),
+                run=submission.id,
+                expect=_QUEUED,
+                memos=memos,
+                notify=_cancels(replaces or (), submission.by),
+            ),
+        )
+
     def draw_place_again(self, submission: Submission) -> None:
         """Draw a new place for a retry."""
         self._draw_place(submission)
         self._get_place(submission, Status.SUSPENDED)
 
     def _get_place(self, submission: Submission, status: Status) -> None:
-        placed = RunChanged(by="engine", place=submission.place, **submission.about())
+        waiting_for = UNTIL_TIME if submission.phase is Phase.DELAYED else None
+        placed = RunChanged(
+            by="engine", place=submission.place, waiting_for=waiting_for, **submission.about()
+        )
         self._place(submission.id, Change((placed,), run=submission.id, expect=frozenset({status})))
 
     def ended(self, run: str, now: float) -> Submission | None:
         """The run has ended: forget it."""
         self._requests.ended(run, now)
+        self._delays.drop(run)
         return self.pending.pop(run, None)
 
     def not_stored(self, submission: Submission) -> None:
         """The run could not be stored: forget it and its request ids."""
         self.pending.pop(submission.id, None)
+        self._delays.drop(submission.id)
         self._requests.forget(submission.id)
 
     def set_store_down(self, now: float, *, down: bool) -> None:
@@ -409,12 +506,14 @@ class Admission:
 
 class _New(msgspec.Struct, frozen=True, gc=False):
     """A run to create at the end of the turn: its place, unless it waits in its handle, and the runs that it
-    replaces. It lives for one turn, so the garbage collector need not track it."""
+    replaces. If it is delayed, it waits for its time outside its lane. It lives for one turn, so the garbage
+    collector need not track it."""
 
     submission: Submission
     place: int | None
     reply: Reply[Accepted] | None
     replaces: tuple[str, ...] = ()
+    delayed: bool = False
 
     def creation(self, start: Change | None) -> Change:
         """The change that creates the run and, with a slot, starts it."""
@@ -441,9 +540,9 @@ class _New(msgspec.Struct, frozen=True, gc=False):
         if submission.uncommon or submission.priority or submission.key:
             uncommon = submission.uncommon or {}
             created = replace(created, priority=submission.priority or 0, key=submission.key, **uncommon)
-        cancels: tuple[tuple[Kind, str, object], ...] = tuple(
-            ("supervisor", "", cancel_replaced(run, submission.by)) for run in self.replaces
-        )
+        if self.delayed:
+            created = replace(created, waiting_for=UNTIL_TIME)
+        cancels = _cancels(self.replaces, submission.by)
         return Change(
             (created,) if start is None else (created, *start.events),
             run=submission.id,
@@ -457,6 +556,10 @@ class _New(msgspec.Struct, frozen=True, gc=False):
             reply=self.reply,
             answer=None if self.reply is None else Accepted(submission.id, False),
         )
+
+
+def _cancels(replaced: tuple[str, ...], by: str) -> tuple[tuple[Kind, str, object], ...]:
+    return tuple(("supervisor", "", cancel_replaced(run, by)) for run in replaced)
 
 
 def _other_use(request_id: str, id: str, committed: Projection) -> Conflict:

@@ -7,22 +7,21 @@ from typing import Any
 
 from ...protocol.errors import GreenroomError
 from ..channel import Reply
-from ..messages import Cancel, Clear, Phase, Submission
+from ..messages import Cancel, Clear, Submission
 
 _BATCH_SIZE = 500
 
 
 def select_runs(message: Clear, pending: Iterable[Submission]) -> list[str]:
-    """Select the runs of a clear and mark them as cleared: the runs that are queued in the lane or wait in
-    handles for it, or the runs that wait in the handle."""
+    """Select the runs of a clear and mark them as cleared: those of the lane or the handle that have not
+    begun, except for the run that holds the handle."""
     by_lane = message.reason == "lane_cleared"
-    phases = (Phase.WAITING, Phase.QUEUED) if by_lane else (Phase.WAITING,)
     runs: list[str] = []
     for submission in pending:
         name = submission.lane if by_lane else submission.handle
         if (
             name == message.name
-            and submission.phase in phases
+            and (by_lane or submission.place is None)
             and not (submission.cleared or submission.begun)
         ):
             submission.cleared = True

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Container, Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, NamedTuple
 
 from ...protocol.lanes import DEFAULT_RULES, LaneRules
@@ -635,13 +635,14 @@ class Order:
             sort, _, source = group.heads[0]
             if source.offered == sort:
                 queued = source.first(self._holding)
-                if queued is not None and source.lane.has_room(source.free):
-                    if queued.sort == sort:
-                        return queued
-                    source.offered = queued.sort  # another key's turn
-                    heappush(group.heads, (queued.sort, source.serial, source))
-                else:
+                if queued is None or not source.lane.has_room(source.free):
                     source.offered = None  # the lane offers it again when it has room
+                elif queued.sort == sort:
+                    return queued
+                else:  # it is another key's turn
+                    source.offered = queued.sort
+                    heapreplace(group.heads, (queued.sort, source.serial, source))
+                    continue
             heappop(group.heads)
         return None
 

@@ -29,7 +29,7 @@ from ...protocol.values import shown
 from ..actor import Actor, Directory
 from ..channel import Reply
 from ..effects import Effects, Spawn
-from ..engine.recovery import holds_slot
+from ..engine.recovery import cannot_start, holds_slot
 from ..journal.change import Change
 from ..journal.messages import Answer
 from ..messages import (
@@ -79,6 +79,7 @@ from ..messages import (
 from .admission import Admission
 from .batches import submit_many
 from .clearing import cancel_all, select_runs
+from .delays import Delays
 from .executor_pool import IN_PROCESS, Demand
 from .handles import Handles
 from .order import Order, Slot, Wait
@@ -102,7 +103,8 @@ _STARTS_FROM = allowed_from(Status.RUNNING)
 class SupervisorMachine:
     """See the module's docstring. Call `receive` for each message of a turn (or `on_deadline`), then
     `end_turn`. `tell` sends the supervisor a message from a helper task. `local_jobs` are the jobs that the
-    engine's own process executes. `clock` is the wall clock, for the tokens of rates."""
+    engine's own process executes. `clock` returns Unix seconds, for the times of delayed runs and for tokens.
+    `recall` returns the submission of a stored run."""
 
     def __init__(
         self,
@@ -110,6 +112,7 @@ class SupervisorMachine:
         tell: Callable[[object], None],
         local_jobs: Container[str],
         clock: Callable[[], float],
+        recall: Callable[[StoredRun], Submission],
     ) -> None:
         self._tell = tell
         self._clock = clock
@@ -119,16 +122,19 @@ class SupervisorMachine:
         self.draining = False
         self.closing = False
         self._closed = False  # no run starts
+        self.delays = Delays(clock)
         self._admission = Admission(
             max_pending,
             self.effects,
             self.handles,
+            self.delays,
             holding=lambda: self.holding,
             enter=self._enter_lane,
             waits=self._waits,
             params_changed=self._params_changed,
             default_priority=lambda lane: self.order.rules_of(lane).priority,
             now=lambda: self._now,
+            recall=recall,
         )
         self._warnings = WaitWarnings(self.effects)
         self._watch = WaitWatch()
@@ -177,8 +183,17 @@ class SupervisorMachine:
 
     @property
     def pending(self) -> dict[str, Submission]:
-        """The pending runs, by their ids."""
+        """The pending runs, by their ids; without stored delayed runs that `submission` has not returned."""
         return self._admission.pending
+
+    @property
+    def count_pending(self) -> int:
+        """The number of all pending runs."""
+        return len(self._admission)
+
+    def submission(self, run: str) -> Submission | None:
+        """The submission of a pending run."""
+        return self._admission.find(run)
 
     @property
     def holding(self) -> bool:
@@ -206,11 +221,15 @@ class SupervisorMachine:
         self._grant_slots(now)
 
     def on_deadline(self, now: float) -> None:
-        """End the trials that are due, and warn of runs that wait too long."""
+        """End the trials that are due, warn of long waits, and admit delayed runs at their time."""
         self._now = now
         for deaths in self.order.trials.take_tried(now):
             self.effects.commit(Change((), run=deaths.run, expect=PENDING, memos=(deaths,)))
         self._warn_of_waits(now)
+        if self._delays_end_at() <= now:
+            self._now = now
+            for run in self.delays.due(now):
+                self._end_delay(run)
 
     def deadline(self) -> float:
         """When `on_deadline` must be called."""
@@ -219,7 +238,28 @@ class SupervisorMachine:
             self.order.deadline() if self._may_start() else math.inf,
             self._warnings.deadline(),
             self._watch.deadline(),
+            self._delays_end_at(),
         )
+
+    def _delays_end_at(self) -> float:
+        """When delayed runs may have to be taken: not while the store is down, and not at the end."""
+        return math.inf if self._admission.store_is_down or self._closed else self.delays.deadline
+
+    def _end_delay(self, run: str) -> None:
+        """A delayed run is due. Whether its job still exists is checked only now."""
+        submission = self._admission.find(run)
+        self.delays.drop(run)
+        if submission is None or submission.over or submission.cleared:
+            return
+        submission.not_before, submission.due_at = None, self._now
+        if submission.delay is not None:  # the deadline remains as long after its time, if the clock was set
+            submission.created_at = self._now - submission.delay
+        why = None if submission.stored is None else cannot_start(submission)
+        if why is not None:
+            self.effects.tell("run", run, Reject(why))
+            return
+        self._waits(submission)
+        self._admission.end_delay(submission)
 
     def restore(
         self,
@@ -229,7 +269,8 @@ class SupervisorMachine:
         now: float,
         wall_now: float,
     ) -> None:
-        """Restore the runs that were pending when the engine ended, in the order of their submission."""
+        """Restore the runs that were pending when the engine ended, in the order of their submission. Those
+        without a submission are delayed."""
         self._now = now
         tried = (run.record.id for run in stored.pending if run.tried and run.deaths > 1)
         self.order.trials.begin(suspects_after_restart(stored.pending), tried)
@@ -286,7 +327,7 @@ class SupervisorMachine:
             self.effects.tell("run", submission.id, Reject(reject))
             return
         self._waits(submission)
-        if submission.place is not None:
+        if submission.phase is Phase.QUEUED:
             self._enter_lane(submission)
 
     # Starts.
@@ -362,7 +403,10 @@ class SupervisorMachine:
         )
 
     def _waits(self, submission: Submission) -> None:
-        """A run does not start immediately: watch its deadlines and its waiting time."""
+        """A run does not start immediately: watch its deadlines and its waiting time, from the time of a
+        delayed run on."""
+        if submission.not_before is not None:
+            return
         self._keep_time(submission)
         self._watch.add(submission, self._now)
 
@@ -373,10 +417,12 @@ class SupervisorMachine:
     def _is_due(self, run: str) -> bool:
         """Whether a deadline of the run has passed: its actor is about to end it, so it gets no slot."""
         submission = self.pending[run]
-        terms, soon = submission.terms, self._now + _DUE_WITHIN - submission.created_at
-        if terms.deadline is not None and terms.deadline <= soon:
+        terms, soon = submission.terms, self._now + _DUE_WITHIN
+        if terms.deadline is not None and terms.deadline <= soon - submission.created_at:
             return True
-        return not submission.begun and terms.queue_timeout is not None and terms.queue_timeout <= soon
+        if submission.begun or terms.queue_timeout is None:
+            return False
+        return terms.queue_timeout <= soon - submission.waits_since
 
     def _enter_lane(self, submission: Submission) -> None:
         assert submission.place is not None, "a run enters its lane with a place"
@@ -510,14 +556,14 @@ class SupervisorMachine:
     # Commands about runs and handles.
 
     def _cancel(self, message: Cancel) -> None:
-        submission = self.pending.get(message.run)
+        submission = self._admission.find(message.run)
         if submission is not None and not submission.begun:
             submission.cleared = True  # a cancel of a queued run always succeeds
             self.order.leave(message.run, submission.lane)
         self._route(message)
 
     def _route(self, message: Cancel | AnswerInterrupt | SendSignal) -> None:
-        if message.run in self.pending:
+        if self._admission.find(message.run) is not None:
             self.effects.tell("run", message.run, message)
         else:
             message.reply.set(None)
@@ -525,7 +571,7 @@ class SupervisorMachine:
     def _inject(self, message: Inject) -> None:
         target = message.target
         admitted = self.handles.admitted(target)
-        if target in self.pending:
+        if self._admission.find(target) is not None:
             self.effects.tell("run", target, message)
         elif admitted is not None:
             self.effects.tell("run", admitted.id, message)
@@ -634,7 +680,9 @@ class SupervisorMachine:
         self._waiters = [waiter for waiter in self._waiters if waiter[1] is not message.reply]
 
     def _clear(self, message: Clear) -> None:
-        runs = select_runs(message, self.pending.values())
+        by_lane = message.reason == "lane_cleared"
+        named = {"lane": message.name} if by_lane else {"handle": message.name}
+        runs = select_runs(message, self._admission.find_all(**named))
         for run in runs:
             self.order.leave(run, self.pending[run].lane)
         self.effects.help(lambda: cancel_all(runs, message, self._tell))
@@ -711,15 +759,16 @@ class Supervisor(Actor):
         spawn: Spawn,
         local_jobs: Container[str],
         clock: Callable[[], float],
+        recall: Callable[[StoredRun], Submission],
     ) -> None:
         super().__init__("supervisor", "")
-        self.machine = SupervisorMachine(max_pending, self.tell, local_jobs, clock)
+        self.machine = SupervisorMachine(max_pending, self.tell, local_jobs, clock, recall)
         self._directory = directory
         self._spawn = spawn
 
     def submission(self, run: str) -> Submission | None:
         """The submission of a pending run, to wake its actor."""
-        return self.machine.pending.get(run)
+        return self.machine.submission(run)
 
     def restore(
         self, stored: Stored, submissions: list[Submission], rejects: dict[str, str], wall_now: float
@@ -732,7 +781,8 @@ class Supervisor(Actor):
         machine = self.machine
         order = machine.order
         return super().report() | {
-            "pending": len(machine.pending),
+            "pending": machine.count_pending,
+            "delayed": len(machine.delays),
             "executing": list(order.executing),
             "limit": order.limit,
             "draining": machine.holding,

@@ -41,9 +41,9 @@ class WaitWarnings:
 
     def add(self, submission: Submission, now: float, wait: Wait, count: int, *, draining: bool) -> None:
         """Add a run that waits too long, the longest of `count` runs, and call its `on_wait`."""
-        waited = now - submission.created_at
+        waited = now - submission.waits_since
         self._count += count
-        if self._first is None or submission.created_at < self._first[0].created_at:
+        if self._first is None or submission.waits_since < self._first[0].waits_since:
             self._first = (submission, waited, wait, draining)
         if submission.on_wait is not None:
             self._call_on_wait(submission, waited, wait)

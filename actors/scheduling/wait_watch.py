@@ -22,7 +22,7 @@ class WaitWatch:
         warn_after = submission.terms.warn_after
         if warn_after is None:
             return
-        due = submission.created_at + warn_after
+        due = submission.waits_since + warn_after
         if now < due:
             self._watched[submission.id] = submission
             heappush(self._due, (due, submission.id))
@@ -49,4 +49,4 @@ class WaitWatch:
         due: list[Submission] = []
         while self.deadline() <= now:
             due.append(self._watched.pop(heappop(self._due)[1]))
-        return sorted(due, key=lambda submission: submission.created_at)
+        return sorted(due, key=lambda submission: submission.waits_since)

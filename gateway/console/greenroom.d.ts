@@ -302,6 +302,12 @@ export interface RunOptions {
   priority?: number | null;
   /** What the lane's fairness and limits per key tell its runs apart by. */
   key?: string | null;
+  /** The time before which the run does not start: a Date, or Unix seconds. */
+  startAt?: Date | number | null;
+  /** The same as a number of seconds from now, by the clock of the engine. */
+  delay?: number | null;
+  /** Whether a delayed run holds its handle from the submission on, not from its time on (false). */
+  reserve?: boolean;
   /** @deprecated Use `onConflict`. */
   on_conflict?: OnConflict;
   /** @deprecated Use `requestId`. */
@@ -312,6 +318,8 @@ export interface RunOptions {
   run_timeout?: number | null;
   /** @deprecated Use `warnAfter`. */
   warn_after?: number | null;
+  /** @deprecated Use `startAt`. */
+  start_at?: Date | number | null;
 }
 
 /** Changes of a lane's rules, for `Client.setLane`; null removes a rule. */
@@ -536,6 +544,8 @@ export type RunStatus =
  * `tags`, `priority`, `key` and `not_before` are set.
  *
  * `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
+ * A new run with `waiting_for` `time` waits for its `not_before` outside its lane and, without a place,
+ * outside its handle.
  * `interactive` is set when a body starts or ends. `executor` is set when a body starts in another process
  * than the engine's. `retry_after` is set if the attempt failed with this `error` and is retried: the
  * seconds until the next attempt enters its lane. `holds_handle`: the run has ended, but its abandoned body
@@ -591,6 +601,7 @@ export interface RunChanged {
   priority?: number;
   params?: unknown;
   waiting_for?: string;
+  front?: boolean;
   detached?: boolean;
   interactive?: boolean;
   streaming?: boolean;
@@ -912,7 +923,8 @@ export interface InterruptState {
  * `fence` is the seq of the event with which its last body started; it only grows for a handle. `executor`
  * is where that body executes; `null` for the engine's own process. `needs` are the labels that an executor
  * must have to execute the run: those of the job and of the submission. `key` is what a lane's fairness and
- * limits per key tell its runs apart by. The run does not start before `not_before`.
+ * limits per key tell its runs apart by. The run does not start before `not_before`; until then, a queued
+ * run has `waiting_for` `time`.
  */
 export interface RunRecord {
   id: string;
@@ -965,7 +977,7 @@ export interface ExecutorState {
  * Everything that clients follow, exactly as of `seq`.
  *
  * `runs` contains the pending runs in order of submission, then the last ended runs in the order in which
- * they ended.
+ * they ended. A delayed run that has to wait in its handle at its time counts as submitted at that time.
  */
 export interface Snapshot {
   epoch: string;

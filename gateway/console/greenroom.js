@@ -54,6 +54,8 @@ export class RunEnded extends Error {
 // The fold. It follows protocol/fold.py step by step, with the same names.
 
 const KEPT_ENDED_RUNS = 1000;
+const UNTIL_TIME = "time";
+const UNTIL_HANDLE_FREE = "handle";
 const ENDED = new Set(["succeeded", "failed", "cancelled", "timed_out", "rejected"]);
 const HANDLE_STATUS = {
   queued: "Queued",
@@ -110,7 +112,7 @@ function afterTransition(run, event) {
       interactive: false,
       streaming: false,
       compacting: false,
-      waiting_for: null,
+      waiting_for: event.waiting_for ?? null,
       executor: null,
       fence: null,
       progress: null,
@@ -155,8 +157,8 @@ function afterTransition(run, event) {
 
 function afterChange(run, event) {
   const next = { ...run, updated_at: event.at };
-  if (isGiven(event.place) && run.status === "suspended") {
-    next.waiting_for = "slot"; // the retry is due: the run is queued in its lane again
+  if (isGiven(event.place)) {
+    next.waiting_for = run.status === "suspended" ? "slot" : null; // a retry is due, or the handle admits the run
   }
   if (isGiven(event.place)) next.placed_at = event.at;
   for (const name of ["place", "priority", "waiting_for", "detached", "interactive", "streaming", "compacting"]) {
@@ -303,13 +305,13 @@ export class Projection {
       handle.runs += 1;
       lane.runs += 1;
       this.#queued += 1;
-      if (event.place === null) {
-        if (event.front) handle.waiting.unshift(id);
-        else handle.waiting.push(id);
-      } else {
-        lane.queued.add(id);
+      const delayed = event.waiting_for === UNTIL_TIME;
+      if (event.place !== null) {
+        if (!delayed) lane.queued.add(id);
         handle.active = id;
         handle.status = "Queued";
+      } else if (!delayed) {
+        wait(handle, event);
       }
       return;
     }
@@ -335,10 +337,17 @@ export class Projection {
     const lane = this.#lane(event.lane);
     if (event.detached) this.#releaseSlot(lane, event.run);
     const handle = this.#handle(event.handle);
-    if (isGiven(event.place) && remove(handle.waiting, event.run)) {
+    const run = this.runs.get(event.run);
+    if (run.status !== "queued") return;
+    if (isGiven(event.place)) {
+      remove(handle.waiting, event.run);
       handle.active = event.run;
       handle.status = "Queued";
-      lane.queued.add(event.run);
+      if (event.waiting_for !== UNTIL_TIME) lane.queued.add(event.run);
+    } else if (event.waiting_for === UNTIL_HANDLE_FREE) {
+      wait(handle, event);
+      this.runs.delete(event.run); // it counts as submitted now
+      this.runs.set(event.run, run);
     }
   }
 
@@ -399,10 +408,14 @@ const newLane = (limit, generation = 0) => ({
 const newHandle = () => ({ status: "Idle", active: null, waiting: [], params: null, runs: 0 });
 const mapped = (map, change) => Object.fromEntries([...map].map(([name, value]) => [name, change(value)]));
 
+function wait(handle, event) {
+  if (event.front) handle.waiting.unshift(event.run);
+  else handle.waiting.push(event.run);
+}
+
 function remove(list, item) {
   const index = list.indexOf(item);
   if (index >= 0) list.splice(index, 1);
-  return index >= 0;
 }
 
 /** The snapshot after these events, which must follow `snapshot` without a gap. */
@@ -524,6 +537,9 @@ const SUBMIT = [
   "needs",
   "priority",
   "key",
+  "startAt",
+  "delay",
+  "reserve",
 ];
 const RULES = ["fairBy", "weights", "limitPerKey", "rate", "burst", "ratePer", "age", "priority"];
 const JOINING = ["join", "coalesce"]; // a submission can join the run of another one
@@ -563,11 +579,14 @@ function read(method, options, known) {
 /** The same, by their names in the protocol. */
 function toWire(method, options, known) {
   const found = Object.entries(read(method, options, known));
-  return Object.fromEntries(found.map(([name, value]) => [snakeCase(name), timeoutToWire(name, value)]));
+  return Object.fromEntries(found.map(([name, value]) => [snakeCase(name), valueToWire(name, value)]));
 }
 
-/** JSON has no infinity. */
-const timeoutToWire = (name, value) => (value === Infinity && TIMEOUTS.includes(name) ? "none" : value);
+/** JSON has neither an infinity nor dates. */
+function valueToWire(name, value) {
+  if (value === Infinity && TIMEOUTS.includes(name)) return "none";
+  return value instanceof Date ? value.getTime() / 1000 : value;
+}
 
 function unknownName(where, what, written, known) {
   const near = nearest(written, known);

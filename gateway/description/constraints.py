@@ -14,6 +14,7 @@ import msgspec
 from ...protocol import commands as wire
 from ...protocol.batches import MAX_RUNS
 from ...protocol.commandbase import CommandBase
+from ...protocol.delays import LATEST
 from ...protocol.flow import commands as flow_wire
 from ...protocol.flow.records import WorkerKind
 from ...protocol.lane_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY, MOST_WEIGHT
@@ -71,6 +72,7 @@ _FIELDS: dict[str, Json] = {
     "after": {"type": "integer", "minimum": 0, "maximum": HIGHEST_SEQ},
     "before": TEXT,
     "data": VALUE,
+    "delay": {"type": "number", "minimum": 0, "maximum": LATEST, "description": "Seconds from now."},
     "description": TEXT,
     "executor_id": TEXT,
     "files": _words(*get_args(FilesFate)),
@@ -102,6 +104,7 @@ _FIELDS: dict[str, Json] = {
     "run_or_handle": TEXT,
     "service": TEXT,
     "services": _SERVICES,
+    "start_at": {"type": "number", "minimum": 0, "maximum": LATEST, "description": "Unix seconds."},
     "url": {"type": "string", "maxLength": 2048},
     "value": VALUE,
     "version": LIMIT,

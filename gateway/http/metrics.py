@@ -49,11 +49,14 @@ class Metrics:
         self._events = counter("greenroom_events", "Events, by type", ["type"])
         self._ended = counter("greenroom_runs_ended", "Runs that ended, by status", ["status"])
         self._waiting = histogram(
-            "greenroom_run_waiting_seconds", "Time from a run's submission to its first start", buckets=_WAITS
+            "greenroom_run_waiting_seconds",
+            "Time from a run's submission, or from its time, to its first start",
+            buckets=_WAITS,
         )
         self._commit_size = histogram("greenroom_commit_events", "Events in a commit", buckets=_SIZES)
         self._commit_time = histogram("greenroom_commit_seconds", "Duration of a commit", buckets=_COMMITS)
         self._runs = gauge("greenroom_runs", "Pending runs, by status", ["status"])
+        self._delayed = gauge("greenroom_delayed_runs", "Queued runs that wait for their `not_before`")
         self._lane_queued = gauge("greenroom_lane_queued", "Runs queued in a lane", ["lane"])
         self._lane_executing = gauge("greenroom_lane_executing", "Slots in use by a lane's runs", ["lane"])
         self._lane_limit = gauge("greenroom_lane_limit", "The limit of a lane that has one", ["lane"])
@@ -107,7 +110,7 @@ class Metrics:
         if type(event) is not RunStateChanged:
             return
         if event.from_ is None:
-            self._queued_at[event.run] = event.at
+            self._queued_at[event.run] = event.not_before or event.at
         elif event.from_ is Status.QUEUED:
             since = self._queued_at.pop(event.run, None)
             if event.to is Status.RUNNING and since is not None:
@@ -138,6 +141,7 @@ class Metrics:
             self._queue_items.labels(place).set(count)
         for status, pending in counts.runs.items():
             self._runs.labels(status).set(pending)
+        self._delayed.set(counts.delayed)
         for gauge in (self._lane_queued, self._lane_executing, self._lane_limit):
             gauge.clear()
         for name, lane in counts.lanes.items():

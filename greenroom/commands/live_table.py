@@ -18,7 +18,7 @@ from rich.text import Text
 from ..protocol.events import Event, RunLog, RunStateChanged
 from ..protocol.records import RunRecord, Snapshot
 from ..protocol.states import ENDED, Status
-from .output import STYLES, brief, clean, number, span
+from .output import STYLES, brief, clean, number, span, waits_for
 
 _BAR = 16
 _ORDER = {
@@ -118,6 +118,8 @@ class Board:
     def _what(self, run: RunRecord) -> str:
         if run.error is not None:
             return clean(run.error)
+        if run.delayed:
+            return waits_for(run) or ""
         if run.status in (Status.SUSPENDED, Status.QUEUED) and run.waiting_for:
             return f"waits for {run.waiting_for}"
         if run.status == Status.QUEUED:

@@ -87,8 +87,15 @@ def fields(values: Mapping[str, Any]) -> None:
 
 def status(run: RunRecord) -> Text:
     """A run's status in its colour, with its reason."""
-    why = run.reason or run.waiting_for
+    why = run.reason or waits_for(run)
     return Text(f"{run.status} ({why})" if why and why != run.status else run.status, STYLES[run.status])
+
+
+def waits_for(run: RunRecord) -> str | None:
+    """What a run waits for; of a delayed run its time."""
+    if run.delayed and run.not_before is not None:
+        return f"not before {moment(run.not_before)}"
+    return run.waiting_for
 
 
 def brief(value: Any) -> str:

@@ -147,6 +147,8 @@ def described(run: RunRecord) -> dict[str, Any]:
         "params": run.params,
         "created": moment(run.created_at),
     }
+    if run.not_before is not None:
+        shown["not before"] = moment(run.not_before)
     if run.started_at is not None:
         shown["started"] = moment(run.started_at)
     if run.needs:

@@ -12,7 +12,8 @@ import msgspec
 from ..gateway.client import Client, ClientTicket
 from ..protocol.codec import json_fault
 from .connection import Server, for_server
-from .durations import Timeout
+from .durations import Duration, Timeout
+from .moments import Moment
 from .output import echo, end_with, parsed
 
 
@@ -42,6 +43,14 @@ _SUBMISSION = [
     click.option(
         "--deadline", type=Timeout(), metavar="TIME", help="The longest time from submission to end."
     ),
+    click.option("--delay", type=Duration(), metavar="TIME", help="Start the run after this time."),
+    click.option(
+        "--start-at",
+        type=Moment(),
+        metavar="TIME",
+        help="Start the run at this time, such as 2026-12-01T08:00; local time, unless it has an offset.",
+    ),
+    click.option("--reserve", is_flag=True, help="Let the delayed run hold its handle from now on."),
 ]
 
 
@@ -79,6 +88,8 @@ def submit(
       greenroom submit mirror --handle alice --params '{"url": "https://example.org"}' --wait
       greenroom submit mirror --handle alice --on-conflict queue --request-id nightly-2026-11-18
       greenroom submit train --handle alice --need gpu
+      greenroom submit mirror --handle alice --delay 10m
+      greenroom submit mirror --handle alice --start-at 2026-12-01T08:00
     """
     given = _params(params, pairs)
 

@@ -229,7 +229,8 @@ def _what(event: Event) -> str:
         reason = f" ({event.reason})" if event.reason else ""
         error = f": {event.error}" if event.error else ""
         executor = f" on {event.executor}" if event.executor else ""
-        return f"{event.to}{executor}{reason}{error}"
+        time = f" (not before {moment(event.not_before)})" if event.not_before else ""
+        return f"{event.to}{executor}{time}{reason}{error}"
     if isinstance(event, RunChanged) and event.waiting_for is not None:
         return f"waits for {event.waiting_for}"
     if isinstance(event, RunProgress):

@@ -18,6 +18,7 @@ BENCHMARKS = (
     "cluster",
     "order",
     "batches",
+    "delays",
     "before",
 )
 

@@ -96,10 +96,11 @@ class _Recorder:
 # Files with many runs.
 
 
-def fill(path: Path, jobs: Jobs, count: int, *, finished: bool) -> None:
+def fill(path: Path, jobs: Jobs, count: int, *, finished: bool, delay: float | None = None) -> None:
     """Create a store's file with this number of runs: finished runs of a thousand handles, with their events;
-    or queued runs, each with its own handle. They are copies of a run that a real engine created."""
-    trio.run(_make_one, path, jobs, finished)
+    or queued runs, each with its own handle. With a `delay`, they wait for their time. They are copies of a
+    run that a real engine created."""
+    trio.run(_make_one, path, jobs, finished, delay)
     connection = _connect(path)
     connection.execute("PRAGMA synchronous=OFF")
     run, events = _take_out(connection)
@@ -113,7 +114,9 @@ def fill(path: Path, jobs: Jobs, count: int, *, finished: bool) -> None:
         history: list[tuple[Any, ...]] = []
         for number in range(first, min(first + _ROWS_AT_ONCE, count)):
             id, seq = next(ids), number * len(events)
-            names = {"id": id, "handle": f"handle {number % handles}", "place": number + 1}
+            names = {"id": id, "handle": f"handle {number % handles}"}
+            if delay is None:
+                names["place"] = number + 1
             first_seq = seq + 1
             for event, text in zip(events, texts, strict=True):
                 seq += 1
@@ -131,9 +134,9 @@ def fill(path: Path, jobs: Jobs, count: int, *, finished: bool) -> None:
     connection.close()
 
 
-async def _make_one(path: Path, jobs: Jobs, finished: bool) -> None:
+async def _make_one(path: Path, jobs: Jobs, finished: bool, delay: float | None) -> None:
     async with open_engine(jobs, store=f"sqlite:///{path}", max_concurrent=int(finished)) as engine:
-        ticket = await engine.submit("nothing", handle="the handle")
+        ticket = await engine.submit("nothing", handle="the handle", delay=delay)
         if finished:
             await ticket.result()
 

@@ -12,7 +12,7 @@ import trio
 from greenroom import open_engine
 from greenroom.protocol.states import Status
 
-from . import aio, batches, before, cluster, executors, flows, gateway, memory, order, store
+from . import aio, batches, before, cluster, delays, executors, flows, gateway, memory, order, store
 from .bare import Floor, RecordingStore, fill, statements_of
 from .figures import Figure, as_json, as_lines
 from .versions import NoHistory, lay_out_commit
@@ -110,6 +110,13 @@ def test_the_store_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch
     figures = figures_in_small(store, STORE, monkeypatch)
     assert_same_reports("store", figures)
     assert sum(figure.passed is not None for figure in figures) == 6
+
+
+@pytest.mark.usefixtures("_level")
+def test_the_benchmark_of_delays_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
+    figures = figures_in_small(delays, {"DELAYED": 20, "ROUNDS": 1}, monkeypatch)
+    assert_same_reports("delays", figures)
+    assert sum(figure.passed is not None for figure in figures) == 2
 
 
 @pytest.mark.usefixtures("_level")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,36 @@ def test_parameters_can_be_single_json_or_on_standard_input(handle: str):
     assert "NAME=VALUE" in refusal("submit", "quick", "-H", handle, "-p", "n", code=2)
     assert "cannot be combined with" in refusal(
         "submit", "quick", "-H", handle, "-p", "n=1", "--params", "{}", code=2
+    )
+
+
+def test_submit_can_delay_a_run(handle: str):
+    run = said("submit", "waits", "-H", handle, "--delay", "10m")
+    record = as_json("show", run)
+    assert 595 < record["not_before"] - record["created_at"] <= 600
+    shown = said("show", run)
+    assert re.search(r"^status +queued \(not before \d{4}-.*\)$", shown, re.MULTILINE)
+    assert re.search(r"^not before +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", shown, re.MULTILINE)
+    assert "not before" in said("runs", "-H", handle)
+    said("cancel", run)
+
+
+@pytest.mark.parametrize(
+    ("written", "unix"),
+    [
+        ("2096-12-01T08:00+01:00", 4005183600),
+        ("2096-12-01 07:00:00Z", 4005183600),
+        ("2096-12-01T07:00", None),
+    ],
+)
+def test_submit_can_start_a_run_at_a_time(handle: str, written: str, unix: int | None):
+    run = said("submit", "waits", "-H", handle, "--start-at", written, "--reserve")
+    expected = datetime(2096, 12, 1, 7).timestamp() if unix is None else unix
+    assert as_json("show", run)["not_before"] == expected
+    assert run in refusal("submit", "waits", "-H", handle)
+    said("cancel", run)
+    assert "'soon' is not a time: use 2026" in refusal(
+        "submit", "waits", "-H", handle, "--start-at", "soon", code=2
     )
 
 

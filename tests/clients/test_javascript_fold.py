@@ -22,6 +22,7 @@ from greenroom.protocol.events import (
     NodeRan,
     NodeStarted,
     NodeWorkerChanged,
+    RunChanged,
     RunSignal,
     RunStateChanged,
 )
@@ -133,6 +134,9 @@ async def disturb(engine: Engine, lots: random.Random, steps: int) -> None:
                 case 11 | 12:
                     await engine.resume()
                 case _:
+                    delay: dict[str, Any] = {}
+                    if lots.random() < 0.2:
+                        delay = {"delay": lots.choice([0.5, 3, 20]), "reserve": lots.random() < 0.5}
                     await engine.submit(
                         "anything",
                         handle=handle if lots.random() < 0.7 else f"handle {step % 1500}",
@@ -141,16 +145,21 @@ async def disturb(engine: Engine, lots: random.Random, steps: int) -> None:
                         on_conflict=lots.choice(["queue", "coalesce", "replace", "reject"]),
                         queue_timeout=lots.choice([None, 3]),
                         warn_after=1,
+                        **delay,
                     )
         except GreenroomError:
             continue
         await trio.sleep(lots.choice([0, 0, 0.1, 1]))
 
 
+def clock() -> float:
+    return 1_700_000_000.0 + trio.current_time()
+
+
 async def history(seed: int, steps: int, quick: int) -> tuple[Snapshot, list[Event]]:
     """Return a snapshot and the events after it."""
     lots = random.Random(seed)
-    async with open_engine(make_jobs(lots), random=random.Random(seed)) as engine:
+    async with open_engine(make_jobs(lots), random=random.Random(seed), clock=clock) as engine:
         await disturb(engine, lots, 30)
         start = await engine.snapshot()
         events: list[Event] = []
@@ -240,6 +249,8 @@ def test_the_fold_in_javascript_leads_to_the_same_snapshots(seed: int, steps: in
     start, events = repeatable_history(seed, steps, quick)
     events += of_other_parts(events)
     assert {event.type for event in events} == TYPES, "there are events of every type"
+    waits = {event.waiting_for for event in events if isinstance(event, RunChanged | RunStateChanged)}
+    assert waits >= {"time", "handle"}, "there are delayed runs"
     at = sorted({len(events) // 2, *range(0, len(events), max(1, len(events) // 40)), len(events)} - {0})
     expected = []
     projection = Projection.from_snapshot(start)

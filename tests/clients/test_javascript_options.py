@@ -77,6 +77,29 @@ async def known_options() -> dict[str, list[str]]:
     return known
 
 
+async def test_a_start_time_is_a_date_or_unix_seconds():
+    program = """
+        const client = await connect(argument);
+        const date = new Date("2096-12-01T08:00:00Z");
+        const found = [];
+        for (const startAt of [date, date.getTime() / 1000]) {
+            const options = { handle: `${found.length}`, params: { a: 1 }, startAt };
+            const ticket = await client.submit("add", options);
+            found.push((await client.getRun(ticket.id)).not_before);
+        }
+        const soon = new Date("soon");
+        for (const bad of [{ startAt: date.getTime() }, { startAt: soon }, { startAt: date, delay: 1 }]) {
+            const refused = client.submit("add", { handle: "h", params: { a: 1 }, ...bad });
+            await refused.catch((error) => found.push(error.code));
+        }
+        client.close();
+        answer(found);
+    """
+    async with serving() as (_, _, url):
+        found = await run_node(program, url)
+    assert found == [4_005_187_200, 4_005_187_200, "invalid", "invalid", "invalid"]
+
+
 async def test_a_method_takes_each_field_of_its_command_as_an_option():
     known = await known_options()
     assert known.keys() - COMMANDS.keys() == {"connect", "events"}
@@ -148,7 +171,8 @@ REFUSED = {
     "submit('x', { request_ID: 'x' })": 'submit: unknown option "request_ID"; did you mean requestId?',
     "submit('x', { constructor: 'x' })": (
         'submit: unknown option "constructor"; known options: handle, params, kind, lane, onConflict, '
-        "requestId, queueTimeout, runTimeout, deadline, warnAfter, needs, priority, key"
+        "requestId, queueTimeout, runTimeout, deadline, warnAfter, needs, priority, key, startAt, delay, "
+        "reserve"
     ),
     "submit('x', { requestId: 'x', request_id: 'y' })": (
         "submit: requestId and request_id are the same option and have different values; pass only requestId"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
@@ -261,6 +262,37 @@ async def test_rerun_keeps_the_needs(engine: RunEngine):
     second = await engine.rerun(first.id)
     assert (await engine.get_run(second.id)).needs == ("big", "gpu")
     await second.cancel()
+
+
+@on_each
+async def test_a_run_can_start_later(engine: RunEngine):
+    at = datetime.now(UTC) + timedelta(hours=1)
+    for handle, options in {
+        "at": {"start_at": at},
+        "seconds": {"start_at": at.timestamp()},
+        "delay": {"delay": 3600},
+    }.items():
+        ticket = await engine.submit("add", handle=handle, params={"a": 4}, **options)
+        run = await engine.get_run(ticket.id)
+        assert (run.status, run.waiting_for, run.place) == ("queued", "time", None)
+        assert run.not_before is not None
+        assert abs(run.not_before - at.timestamp()) < 100
+        await ticket.cancel()
+    reserved = await engine.submit("add", handle="reserved", params={"a": 4}, start_at=at, reserve=True)
+    assert (await engine.snapshot()).handles["reserved"].active_run == reserved.id
+    await reserved.cancel()
+    soon = await engine.submit("add", handle="alice", params={"a": 4}, delay=0.1)
+    assert await soon.result() == 4
+
+
+@on_each
+@pytest.mark.parametrize(
+    "options",
+    [{"start_at": 1, "delay": 1}, {"delay": -1}, {"start_at": datetime(2026, 1, 1)}, {"reserve": True}],
+)
+async def test_bad_times_of_a_start_are_refused(engine: RunEngine, options: dict[str, Any]):
+    with pytest.raises(errors.Invalid):
+        await engine.submit("add", handle="alice", params={"a": 4}, **options)
 
 
 @on_each

@@ -67,6 +67,13 @@ def test_the_needs_of_a_child_run_arrive_over_a_link() -> None:
     assert (received.job, list(received.needs)) == ("train", ["linux"])
 
 
+def test_the_delay_of_a_child_run_arrives_over_a_link() -> None:
+    options = SubmitOptions(job="train", handle="child", delay=5, reserve=True)
+    fields = {name: value for name, value in to_wire(options).items() if value is not None}
+    received = submit_options(CallChild(1, options.job, fields.pop("handle"), None, fields), None)
+    assert (received.delay, received.start_at, received.reserve) == (5, None, True)
+
+
 async def test_invalid_needs_are_refused(autojump_clock):
     async with open_engine(make_jobs()) as engine:
         with pytest.raises(Invalid, match="needs must be a list of labels"):

@@ -10,10 +10,17 @@ from greenroom.actors.journal.change import Change
 from greenroom.actors.journal.messages import Answer
 from greenroom.actors.messages import Cancel, Ended, Enter, Left, OnConflict, RunsEnded, Submission, Submit
 from greenroom.actors.scheduling.supervisor import SupervisorMachine
+from greenroom.persistence.store import StoredRun
 from greenroom.protocol.events import RunChanged, RunStateChanged
 from greenroom.protocol.states import Status
 
 from .making import jobs, submission
+
+WALL = 1_000_000.0
+
+
+def _never_recalled(stored: StoredRun) -> Submission:
+    raise AssertionError("no stored run is delayed")
 
 
 class Desk:
@@ -25,7 +32,7 @@ class Desk:
         self.commits = True  # whether changes are committed immediately
         self.itself: list[Any] = []  # messages from helper tasks to the supervisor
         self.machine = SupervisorMachine(
-            max_pending, self.itself.append, local_jobs, lambda: 1_000_000 + self.now
+            max_pending, self.itself.append, local_jobs, lambda: WALL + self.now, _never_recalled
         )
         self.machine.order.limit = limit
         self.decided: list[tuple[str, str, Any]] = []  # in the last turn

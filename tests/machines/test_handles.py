@@ -267,7 +267,7 @@ def test_a_submission_coalesces_with_the_admitted_run_until_that_begins() -> Non
         {"cleared": True},
         {"over": True},
     ],
-    ids=str,
+    ids=lambda other: next(iter(other)),
 )
 def test_a_submission_waits_if_no_equal_run_waits_that_it_could_change(other: dict[str, Any]) -> None:
     handles = waiting(submission(), submission(**other))

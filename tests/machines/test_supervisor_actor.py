@@ -33,8 +33,13 @@ class Directory:
 def actor(limit: int) -> tuple[Supervisor, Directory, list[Any]]:
     directory, spawned = Directory(), []
     supervisor = Supervisor(
-        max_pending=9, directory=directory, spawn=spawned.append, local_jobs=jobs, clock=trio.current_time
-    )  # type: ignore[arg-type]
+        max_pending=9,
+        directory=directory,  # type: ignore[arg-type]
+        spawn=spawned.append,
+        local_jobs=jobs,
+        clock=lambda: 0.0,
+        recall=lambda stored: submission(),
+    )
     supervisor.machine.order.limit = limit
     return supervisor, directory, spawned
 
@@ -78,6 +83,7 @@ async def test_it_reports_its_state_and_that_of_its_handles_and_lanes(autojump_c
         "name": "",
         "mailbox": 0,
         "pending": 2,
+        "delayed": 0,
         "executing": ["a"],
         "limit": 1,
         "draining": False,

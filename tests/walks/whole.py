@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from greenroom.actors.channel import Reply
-from greenroom.actors.engine.recovery import projection_of, restart_events, submissions
+from greenroom.actors.engine.recovery import projection_of, recall, restart_events, submissions
 from greenroom.actors.journal.change import Change
 from greenroom.actors.journal.committer import Write, Written
 from greenroom.actors.journal.machine import JournalMachine
@@ -267,7 +267,13 @@ class Whole:
         self.journal.begin(projection_of(stored))
         for event in restart_events(stored, LIMIT, {}, draining=False):
             self.tell("journal", "", Change((event,)))
-        self.supervisor = SupervisorMachine(100, lambda message: self.tell("supervisor", "", message), jobs)
+        self.supervisor = SupervisorMachine(
+            100,
+            lambda message: self.tell("supervisor", "", message),
+            jobs,
+            lambda: WALL + self.now,
+            lambda stored: recall(stored, jobs, WALL + self.now),
+        )
         order = self.supervisor.order
         order.limit = LIMIT
         order.generations = {lane: number for lane, (_, number) in stored.lanes.items() if number}
@@ -279,7 +285,7 @@ class Whole:
     def tell(self, kind: str, name: str, message: Any) -> bool:
         """Put a message into a channel; the actor of a run is created when it is needed."""
         if kind == "run" and name not in self.runs:
-            made = self.supervisor.pending.get(name)
+            made = self.supervisor.submission(name)
             if made is None or made.over or (made.begun and self.stop is not None and self.stop.now):
                 return False
             anything = cast(Any, self)

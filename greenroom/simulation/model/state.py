@@ -35,6 +35,10 @@ class ModelRun:
         self.attempt = 0
         self.next_attempts: Collection[int] = (1,)  # the allowed numbers of the next attempt
         self.place: int | None = None
+        self.not_before = event.not_before
+        self.delayed = False  # queued, and outside its lane until its time
+        self.was_due = False  # whether the engine's clock has ever shown its time
+        self.due_since: float | None = None  # since when it has shown that, in trio's time
         self.executor: str | None = None  # which has its body, if that is not in the engine's own process
         self.was_elsewhere = False  # whether it has lost a body at an executor, whose death may be counted
         self.fence = 0  # of its last body
@@ -92,7 +96,8 @@ class ModelRun:
     @property
     def is_in_queue(self) -> bool:
         """Whether it has a place in its lane's queue now."""
-        return self.place is not None and (self.status is Status.QUEUED or self.waits_for_slot)
+        queued = self.status is Status.QUEUED and not self.delayed
+        return self.place is not None and (queued or self.waits_for_slot)
 
     def take_params(self, seq: int, params: Any) -> None:
         """Record that it has these parameters from this seq on."""

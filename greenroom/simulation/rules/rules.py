@@ -51,6 +51,7 @@ from ..model.state import ModelRun, ModelState
 from ..scenarios.flows.rules import FlowRules
 from .batches import BatchRules
 from .cluster import ClusterRules
+from .delays import DelayRules
 from .executors import ExecutorRules
 from .observations import ObservationRules
 from .order import OrderRules
@@ -64,7 +65,9 @@ from .transitions import TransitionRules
 class Rules:
     """See the module's docstring. `faults` is empty as long as every rule is satisfied."""
 
-    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self, now: Callable[[], float] = lambda: 0.0, wall: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self.faults: list[str] = []
         self.model = ModelState()
         self.order = OrderRules(self.model, self.faults.append)
@@ -79,6 +82,7 @@ class Rules:
         self.retries = RetryRules(
             lambda run: self.recovery.job(run).max_attempts, lambda: self.is_left, self.faults.append
         )
+        self.delays = DelayRules(self.model, now, wall, self.faults.append)
         self._transitions = TransitionRules(self)
         self.replays = ReplayRules(self.model, self.faults.append)
         self.cleared: dict[str, bool] = {}
@@ -95,6 +99,7 @@ class Rules:
         self.observations.new_life()
         self.flows.new_life()
         self.recovery.opened(*args, **options)
+        self.delays.opened()
 
     def leaving(self) -> None:
         """Record that the engine is shutting down, so that no run has to start."""
@@ -127,6 +132,7 @@ class Rules:
         if not self.is_left:
             self.flows.end_instant()
             self.time_limits.end_instant()
+            self.delays.end_instant()
             self.observations.end_instant(lambda run: self.recovery.job(run).cancel == "cooperative")
         for name, handle in self.model.handles.items():
             if handle.holder is None and handle.waiting and not self.is_left:

@@ -46,6 +46,7 @@ class TransitionRules:
         self.flows = rules.flows
         self.time_limits = rules.time_limits
         self.retries = rules.retries
+        self.delays = rules.delays
         self._report = rules.faults.append
         self._interrupts: set[str] = set()
         self._last_place = 0
@@ -92,11 +93,17 @@ class TransitionRules:
             self.model.runs[run.parent].called = True
             if run.handle in self.model.handles_above(run):
                 self._fault(event, "its handle is held by a run that waits for it (deadlock)")
+        self.delays.created(event, run)
         if event.place is not None:
             if handle.waiting:
                 self._fault(event, f"it overtakes runs that wait in the handle: {handle.waiting}")
             self._admit(event, run, event.place)
-        elif event.front:
+        elif not run.delayed:
+            self._waits(run, front=event.front)
+
+    def _waits(self, run: ModelRun, *, front: bool) -> None:
+        handle = self.model.handle(run.handle)
+        if front:
             handle.waiting.insert(0, run.id)
             for older in handle.replacing:
                 self.model.runs[older].superseded = True
@@ -174,6 +181,7 @@ class TransitionRules:
             self._fault(event, f"the handle is held by {holder}")
         if run.place is None:
             self._fault(event, "it has no place")
+        self.delays.starts(event, run)
         if event.interactive:
             run.executor, run.fence = event.executor, event.seq
             self.executors.starts(event, run)
@@ -201,8 +209,13 @@ class TransitionRules:
                 names.remove(run.id)
 
     def _changed(self, event: RunChanged, run: ModelRun) -> None:
+        was_delayed = run.delayed
+        self.delays.changed(event, run)
         if event.place is not None:
-            self._draws_place(event, run, event.place)
+            self._draws_place(event, run, event.place, was_delayed=was_delayed)
+        elif was_delayed and not run.delayed:
+            self.model.pending[run.id] = self.model.pending.pop(run.id)  # it counts as submitted now
+            self._waits(run, front=event.front)
         if event.priority is not None:
             if run.status is not Status.QUEUED:
                 self._fault(event, f"the priority of {run} changes after its start")
@@ -234,8 +247,16 @@ class TransitionRules:
             self._fault(event, f"{run} takes the parameters of another submission")
         run.take_params(event.seq, event.params)
 
-    def _draws_place(self, event: RunChanged, run: ModelRun, place: int) -> None:
+    def _draws_place(self, event: RunChanged, run: ModelRun, place: int, *, was_delayed: bool) -> None:
         handle = self.model.handle(run.handle)
+        if was_delayed and run.place is not None:  # it has reserved its handle
+            self._place(event, run, place)
+            return
+        if was_delayed:
+            if handle.waiting:
+                self._fault(event, f"it overtakes runs that wait in the handle: {handle.waiting}")
+            self._admit(event, run, place)
+            return
         if run.status is Status.QUEUED:
             if handle.waiting[:1] != [run.id]:
                 self._fault(event, f"it is not the first run that waits in the handle: {handle.waiting}")

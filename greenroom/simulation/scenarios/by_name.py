@@ -21,6 +21,7 @@ NAMED = {
     "flows": "greenroom.simulation.scenarios.flows.scenario:flows",
     "executors": "greenroom.simulation.scenarios.executors:executors",
     "batches": "greenroom.simulation.scenarios.batches:batches",
+    "delays": "greenroom.simulation.scenarios.delays:delays",
     "leases": "greenroom.simulation.scenarios.leases:leases",
     "nodes": "greenroom.simulation.scenarios.nodes:nodes",
     "ordering": "greenroom.simulation.scenarios.ordering:ordering",

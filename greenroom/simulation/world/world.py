@@ -381,7 +381,7 @@ class World:
         return self._make_disk(name, ttl)
 
     def _make_disk(self, name: str, lease_ttl: float = math.inf) -> SimulatedDisk:
-        rules = Rules(lambda: self.ticking.now)
+        rules = Rules(lambda: self.ticking.now, self.clock)
 
         def committed(batch: Batch) -> None:
             self.figures.commits += 1
