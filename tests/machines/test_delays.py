@@ -127,7 +127,7 @@ def test_every_run_is_due_at_its_time_and_not_before(steps: list[tuple[str, int]
 def delayed(desk: Desk, run: str, seconds: float, *, reserve: bool = False, **fields: object) -> list[str]:
     at = WALL + desk.now + seconds
     message = desk.submit(run, not_before=at, uncommon={"not_before": at}, **fields)
-    message.reserve = reserve
+    message.submission.reserves = reserve
     return desk.turn(message)
 
 
