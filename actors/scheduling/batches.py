@@ -14,7 +14,7 @@ from functools import partial
 from typing import NoReturn
 
 from ...protocol.batches import named
-from ...protocol.errors import Conflict
+from ...protocol.errors import Conflict, GreenroomError
 from ...protocol.fold import Projection
 from ..effects import Effects
 from ..journal.messages import AnswerMany, Look, Outcome, unavailable
@@ -55,7 +55,20 @@ def _refuse(effects: Effects, message: SubmitMany, decision: Decision | Repeat, 
     if isinstance(decision, Repeat) and decision.refuse is not None:
         effects.tell("journal", "", Look(partial(_raise, decision.refuse, index), message.reply))
     elif isinstance(decision, Refuse):
-        effects.answer(message.reply, error=named(decision.error, index), about=decision.about)
+        earlier = [submission.id for submission in message.submissions[:index]]
+        if decision.about is not None and decision.about.id in earlier:
+            effects.answer(message.reply, error=_conflict_within(decision, earlier, index))
+        else:
+            effects.answer(message.reply, error=named(decision.error, index), about=decision.about)
+
+
+def _conflict_within(decision: Refuse, earlier: Sequence[str], index: int) -> GreenroomError:
+    """The error of an entry that conflicts with an earlier one: it names the index of that entry, because no
+    run was created for it."""
+    assert decision.about is not None, "the error is about a run"
+    other = earlier.index(decision.about.id)
+    message = decision.error.message.replace(f"run {decision.about.id}", f"runs[{other}]")
+    return named(Conflict(message, other_index=other), index)
 
 
 def _raise(refuse: Callable[[Projection], Conflict], index: int, committed: Projection) -> NoReturn:

@@ -77,4 +77,7 @@ def _in_line(error: GreenroomError, lines: list[tuple[int, str]]) -> GreenroomEr
     if not isinstance(index, int) or index >= len(lines):
         return error
     message = error.message.removeprefix(f"runs[{index}]: ")
+    other = error.details.get("other_index")
+    if isinstance(other, int) and other < len(lines):
+        message = message.replace(f"runs[{other}]", f"line {lines[other][0]}")
     return type(error)(f"line {lines[index][0]}: {message}", **error.details)

@@ -153,7 +153,7 @@ def test_one_refused_run_of_a_file_refuses_all_unless_each_is_submitted(
 ):
     run = json.dumps({"job": "waits", "handle": handle, "queue_timeout": "none"})
     (tmp_path / "runs.jsonl").write_text(f"{run}\n\n{run}\n")
-    assert refusal("submit-many", "runs.jsonl").startswith(f'line 3: handle "{handle}" is taken by run')
+    assert refusal("submit-many", "runs.jsonl").startswith(f'line 3: handle "{handle}" is taken by line 1: ')
     assert "no handle of this name" in refusal("show", handle)
     result = greenroom("submit-many", "runs.jsonl", "--each", code=1)
     assert server.said() == f"waits {handle}"

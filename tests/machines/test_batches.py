@@ -195,6 +195,8 @@ def test_all_runs_of_a_batch_are_accepted_as_on_their_own_or_nothing_changes(
         return
     index = refused[0]
     kind, message = outcomes[index]
+    for earlier in range(index):  # which has no run if the batch is refused
+        message = message.replace(f"run new {earlier}:", f"runs[{earlier}]:")
     assert together == (kind, f"runs[{index}]: {message}")
     assert batch.sent() == []
     assert batch.state() == before
@@ -227,13 +229,22 @@ def test_a_batch_counts_its_own_runs_against_max_pending() -> None:
 
 
 def test_a_refusal_about_an_uncommitted_run_waits_for_its_commit() -> None:
-    desk = Case([])
-    runs = [Entry("a", "reject", None, 1), Entry("a", "reject", None, 1)]
-    desk.together(runs, all_or_nothing=True)
+    desk = Case([("submit", Entry("a", "reject", None, 1))])
+    desk.together([Entry("a", "reject", None, 1)], all_or_nothing=True)
     [refusal] = desk.answers()
     assert isinstance(refusal.error, Conflict)
-    assert refusal.error.details == {"active_run": "new 0", "index": 1}
-    assert refusal.about is not None
+    assert refusal.error.details == {"active_run": "old 0 0", "index": 0}
+    assert refusal.about is desk.pending("old 0 0")
+
+
+def test_a_conflict_within_a_refused_batch_names_the_other_entry_instead_of_a_run() -> None:
+    desk = Case([])
+    runs = [Entry(name, "reject", None, 1) for name in "abcb"]
+    kind, message = desk.together(runs, all_or_nothing=True)
+    assert message.startswith('runs[3]: handle "b" is taken by runs[1]: wait for it')
+    [refusal] = desk.answers()
+    assert refusal.error is not None
+    assert (kind, refusal.error.details) == (Conflict.__name__, {"other_index": 1, "index": 3})
 
 
 def test_a_join_of_a_batch_remembers_its_request_id_with_the_run() -> None:

@@ -118,6 +118,11 @@ def _check_refusal(
         caller.check(drained or not caller.same_life, "received draining from an engine that accepts runs")
         return
     caller.check(isinstance(error, Conflict), f"submitted {run}, but received {error!r}")
+    if "other_index" in error.details:
+        other = runs[error.details["other_index"]]
+        same = other["handle"] == run["handle"] and run["on_conflict"] in ("reject", "join")
+        caller.check(same, f"submitted {run}, but received a conflict with {other}")
+        return
     if "active_run" not in error.details:
         known = caller.desk.requests[run.get("request_id", "")] > 1
         caller.check(known, f"received a conflict about a request id that no other caller has used: {error}")
@@ -126,9 +131,7 @@ def _check_refusal(
         caller.check(exists, f"received a conflict with a run that does not exist: {error}")
         return
     caller.check(run["on_conflict"] in ("reject", "join"), f"submitted {run}, but received {error!r}")
-    named = error.details["active_run"]
-    if named in caller.model.runs:  # otherwise a run of this batch, which is refused as a whole
-        caller.check_holder(run["handle"], error)
+    caller.check_holder(run["handle"], error)
 
 
 def _check_ticket(
