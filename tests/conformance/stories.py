@@ -274,6 +274,27 @@ async def waiting_in_a_handle(engine: Engine) -> None:
     await trio.sleep(1)
 
 
+async def a_delayed_run(engine: Engine) -> None:
+    await engine.submit("wait", handle="a", params={}, delay=3600)
+
+
+async def delays(engine: Engine) -> None:
+    holder = await engine.submit("wait", handle="a", params={})
+    await engine.submit("wait", handle="a", params={}, on_conflict="queue")
+    await engine.submit("wait", handle="a", params={}, delay=5)
+    await engine.submit("wait", handle="b", params={}, delay=5, reserve=True)
+    await engine.submit("wait", handle="b", params={}, delay=20, reserve=True, on_conflict="queue")
+    cancelled = await engine.submit("wait", handle="c", params={}, delay=5)
+    await cancelled.cancel()
+    await engine.submit("wait", handle="d", params={}, delay=5)
+    await trio.sleep(10)
+    await engine.submit("wait", handle="a", params={}, delay=2, on_conflict="replace")
+    await trio.sleep(5)
+    await engine.cancel("b")
+    await trio.sleep(1)
+    assert (await engine.get_run(holder.id)).status == "cancelled"
+
+
 async def interrupts(engine: Engine) -> None:
     for handle, params in {
         "answered": {},
@@ -430,6 +451,11 @@ STORIES: dict[str, Story | Written] = {
     "limits": Story("Runs wait for lanes and for the global limit; limits change.", limits),
     "handle-queue": Story("Runs wait in a handle; one replaces the active run.", waiting_in_a_handle),
     "coalescing": Story("Later submissions change the parameters of runs that wait.", coalescing),
+    "delays": Story(
+        "Delayed runs, with and without their handles; some wait in their handles afterwards.",
+        delays,
+        a_delayed_run,
+    ),
     "interrupts": Story("Interrupts are answered, time out and are withdrawn; one stays open.", interrupts),
     "phases": Story("A session streams, compacts, sleeps, and waits for a message.", phases),
     "failures": Story("Attempts, deadlines in the queue and while executing.", failures),
