@@ -380,6 +380,10 @@ class Client(_Blocking):
         return _submit(self, job, **options)
 
     rerun = _submitting(AsyncClient.rerun)
+    retry = _submitting(AsyncClient.retry)
+    cancel_many = _blocking(AsyncClient.cancel_many)
+    rerun_many = _blocking(AsyncClient.rerun_many)
+    retry_many = _blocking(AsyncClient.retry_many)
     cancel = _blocking(AsyncClient.cancel)
     inject = _blocking(AsyncClient.inject)
     answer = _blocking(AsyncClient.answer)

@@ -45,6 +45,7 @@ from .store import (
     FileFinished,
     FileGivenUp,
     FilesDoomed,
+    Found,
     Memo,
     MessagesTaken,
     Requested,
@@ -180,18 +181,18 @@ class MemoryStore:
         return self._runs.get(id)
 
     async def runs(self, query: RunQuery) -> list[RunRecord]:
+        return (await self.search(query, len(self._ids))).runs
+
+    async def search(self, query: RunQuery, most: int) -> Found:
         found: list[RunRecord] = []
-        for run in self._newest_first(query.before):
+        for number, run in enumerate(self._newest_first(query.before), 1):
+            if query.accepts(run):
+                found.append(run)
             if len(found) == query.limit:
                 break
-            if (
-                query.handle in (None, run.handle)
-                and query.lane in (None, run.lane)
-                and (query.within is None or query.within.of_place(run.handle, run.lane))
-                and (query.status is None or run.status in query.status)
-            ):
-                found.append(run)
-        return found
+            if number == most:
+                return Found(found, run.id)
+        return Found(found)
 
     async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
         events = self._events.get(run, [])

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import Double, TypeEngine
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 metadata = MetaData()
 
@@ -99,6 +99,16 @@ runs = Table(
     # and to read the last ended runs when an engine opens the store, and the first ones for retention.
     Index("runs_by_end", "ended_seq", sqlite_where=_HAS_ENDED, postgresql_where=_HAS_ENDED),
 )
+
+run_tags = Table(
+    "run_tags",
+    metadata,
+    Column("tag", String(32), primary_key=True),  # a hash of name and value
+    Column("run", _Id, primary_key=True),
+    Index("run_tags_by_run", "run"),  # for retention
+    sqlite_with_rowid=False,
+)
+"""Finds the runs with a tag, newest first. Runs without tags have no rows."""
 
 events = Table(
     "events",

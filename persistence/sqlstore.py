@@ -32,7 +32,6 @@ from .reading import (
     read_events,
     read_history,
     read_run,
-    read_runs,
 )
 from .reading_flows import (
     read_flow,
@@ -42,6 +41,7 @@ from .reading_flows import (
     read_version,
     read_versions,
 )
+from .searching import read_runs, search_runs
 from .statements import Statements
 from .store import Batch, Retention, Stored
 from .storelease import EngineLease
@@ -257,6 +257,7 @@ class SqlStore:
 
     run = _reads(read_run)
     runs = _reads(read_runs)
+    search = _reads(search_runs)
     history = _reads(read_history)
     events = _reads(read_events)
     checkpoint = _reads(read_checkpoint)

@@ -14,8 +14,9 @@ import msgspec
 from .commandbase import CommandBase, Timeout, timeout_from_wire, timeout_to_wire
 from .errors import Invalid
 from .names import FLOW, check_name
+from .records import RunRecord
 from .suggestions import suggestion
-from .validation import check_needs, check_seconds, check_version
+from .validation import check_needs, check_seconds, check_tags, check_version
 from .values import shown
 
 OnConflict = Literal["reject", "queue", "replace", "join"]
@@ -41,6 +42,7 @@ class SubmitKeywords(TypedDict, total=False):
     deadline: float | None
     warn_after: float | None
     needs: list[str] | tuple[str, ...]
+    tags: Mapping[str, str]
     on_wait: OnWait | None
 
 
@@ -74,6 +76,7 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float | None = None
     warn_after: float | None = 2
     needs: Sequence[str] = ()
+    tags: Mapping[str, str] = {}
     on_wait: OnWait | None = None
 
     def check(self) -> None:
@@ -87,6 +90,8 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
             check_name("request_id", self.request_id)
         if self.needs != ():
             check_needs(self.needs)
+        if self.tags != {}:
+            check_tags(self.tags)
         if self.on_wait is not None and not callable(self.on_wait):
             raise Invalid(f"on_wait must be callable (got {shown(self.on_wait)})")
 
@@ -118,15 +123,19 @@ class SubmitCommand(CommandBase, frozen=True, kw_only=True):
     deadline: Timeout = None
     warn_after: Timeout = None
     needs: tuple[str, ...] = ()
+    tags: dict[str, str] | None = None
 
 
 _UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
+_KEPT_IF_SET = ("tags", "priority", "key")
+"""Options that few runs have, and that `rerun` keeps."""
 _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 
 def from_wire(command: SubmitCommand) -> SubmitKeywords:
     """Return the options of a command; the engine checks them."""
     options = {name: getattr(command, name) for name in (*_UNCHANGED, "needs")}
+    options["tags"] = command.tags or {}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
     return cast(SubmitKeywords, options)
 
@@ -139,4 +148,22 @@ def to_wire(options: SubmitOptions) -> dict[str, Any]:
         fields[name] = None if seconds is None else timeout_to_wire(check_seconds(name, seconds, 0))
     if options.needs:
         fields["needs"] = tuple(options.needs)
+    if options.tags:
+        fields["tags"] = dict(options.tags)
     return fields
+
+
+def again(run: RunRecord, request_id: str | None = None, on_conflict: OnConflict = "reject") -> SubmitOptions:
+    """Return the options with which `rerun` submits this run again."""
+    set_fields = {name: value for name in _KEPT_IF_SET if (value := getattr(run, name))}
+    return SubmitOptions(
+        job=run.job,
+        handle=run.handle,
+        params=run.params,
+        kind=run.kind,
+        lane=run.lane,
+        needs=run.needs,
+        on_conflict=on_conflict,
+        request_id=request_id,
+        **set_fields,
+    )

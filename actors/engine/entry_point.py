@@ -21,7 +21,7 @@ from ...protocol.names import check_name, lane_name
 from ...protocol.parameters import plain_params
 from ...protocol.records import RunRecord
 from ...protocol.submission import SubmitOptions
-from ...protocol.validation import check_needs, check_seconds
+from ...protocol.validation import check_needs, check_seconds, check_tags
 from ...protocol.values import json_value, shown
 from ..actor import Actor
 from ..channel import Reply
@@ -201,6 +201,7 @@ class EntryPoint:
             created_at=trio.current_time(),
             on_wait=options.on_wait,
             ended=ended,
+            uncommon={"tags": check_tags(options.tags)} if options.tags else None,
             memos=memos,
         )
         accepted: Accepted = await self.ask(Submit(submission, options.on_conflict, Reply()))
@@ -238,4 +239,6 @@ def _fingerprint(options: SubmitOptions, lane: str, params: Any) -> str:
     payload: tuple[object, ...] = (options.job, options.handle, lane, options.kind, params)
     if options.needs:  # else as in versions without this option, whose fingerprints are stored
         payload += (check_needs(options.needs),)
+    if options.tags:
+        payload += ({"tags": check_tags(options.tags)},)
     return hashlib.blake2b(msgspec.json.encode(payload, order="sorted"), digest_size=16).hexdigest()

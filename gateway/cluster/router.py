@@ -18,11 +18,10 @@ import trio
 from ...actors.engine.api import Engine
 from ...actors.executors.connection import ENDED, Connection
 from ...protocol.cluster import Identified, Identify, NotLeader, no_leader
-from ...protocol.commandbase import CommandBase
+from ...protocol.commandbase import CommandBase, submits_runs
 from ...protocol.commands import GetCluster
 from ...protocol.errors import Invalid, Unavailable
 from ...protocol.records import ClusterInfo, LeaderInfo
-from ...protocol.submission import SubmitCommand
 from ..auth.tokens import Caller, Role
 from ..commands.entries import Entry, Fields
 from .following import Following, LeaderLost
@@ -162,7 +161,7 @@ class Router:
         command: Any,
         turn: Turn | None,
     ) -> Fields:
-        draws_id = isinstance(command, SubmitCommand) and command.request_id is None
+        draws_id = submits_runs(command) and command.request_id is None
         if draws_id:
             request_id = f"node:{self._ids.getrandbits(128):032x}"
             command = msgspec.structs.replace(command, request_id=request_id)
@@ -174,7 +173,7 @@ class Router:
             waits=entry.waits,
             turn=turn,
         )
-        if draws_id and fields.get("joined") and command.on_conflict != "join":
+        if draws_id and fields.get("joined") and getattr(command, "on_conflict", "reject") != "join":
             fields["joined"] = False  # it only means that the submission was sent twice
         return fields
 

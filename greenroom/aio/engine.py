@@ -125,6 +125,10 @@ class Engine(Facade[api.Engine]):
         return await _submit(self, job, handle=handle, params=params, by=by, **options)
 
     rerun = method(api.Engine.rerun, Ticket)
+    retry = method(api.Engine.retry, Ticket)
+    cancel_many = method(api.Engine.cancel_many)
+    rerun_many = method(api.Engine.rerun_many)
+    retry_many = method(api.Engine.retry_many)
     cancel = method(api.Engine.cancel)
     inject = method(api.Engine.inject)
     answer = method(api.Engine.answer)

@@ -31,6 +31,7 @@ NEW_TABLES = {
     *("flows", "flow_versions", "flow_runs", "node_runs", "workers"),
     *("deaths", "leases"),
     *("executors", "deletions"),
+    "run_tags",
 }
 
 
