@@ -22,13 +22,17 @@ _COMMANDS = {
     "submit": {"submit": "Submit a run of JOB, and print its id."},
     "runs": {
         "watch": "Follow all runs, or one run until it ends.",
-        "runs": "List runs, newest first.",
+        "runs": "List the runs that match all filters, newest first.",
         "show": "Show a run: its state, its open interrupts, and with --history its events.",
     },
     "control": {
-        "cancel": "Cancel a run.",
+        "cancel": "Cancel a run, or all pending runs that match.",
         "inject": "Send a message to the body of a run.",
         "answer": "Answer an open interrupt.",
+    },
+    "again": {
+        "rerun": "Submit a run again, or all ended runs that match.",
+        "retry": "Submit a run again that failed, or all that failed and match.",
     },
     "lanes": {"lanes": "Manage lanes and their concurrency limits."},
     "handles": {"handles": "Manage handles: the accounts, sessions or devices whose runs never overlap."},

@@ -183,7 +183,8 @@ class Engine(Reads):
             return True
 
         matches = await search.matches(limit)
-        return await for_each(sorted(matches, key=lambda match: not match.is_queued), act)
+        queued = [match for match in matches if match.is_queued]
+        return await for_each(act, queued, [match for match in matches if not match.is_queued])
 
     async def rerun_many(
         self,
@@ -239,7 +240,7 @@ class Engine(Reads):
             return True
 
         matches = await search.matches(limit)
-        return await for_each(matches[::-1], act)
+        return await for_each(act, matches[::-1])
 
     async def cancel(self, run_id: str, files: FilesFate = "keep", *, by: str = "app") -> RunRecord:
         """Cancel a run, or the active run of a handle. A queued run ends immediately; an executing one is

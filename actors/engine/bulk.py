@@ -68,13 +68,14 @@ class Search:
             before = page[-1].id
 
 
-async def for_each(matches: Sequence[Match], act: Act) -> BulkResult:
-    """Handle all matches; the runs of one handle in this order. Raises `Unavailable` or `Draining`, because
-    of which all further runs would be refused, too."""
+async def for_each(act: Act, *phases: Sequence[Match]) -> BulkResult:
+    """Handle all matches, one phase after the other; within it, the runs of one handle in this order. Raises
+    `Unavailable` or `Draining`, because of which all further runs would be refused, too."""
     tally = _Tally(act)
-    for start in range(0, len(matches), _BATCH):
+    batches = [phase[start : start + _BATCH] for phase in phases for start in range(0, len(phase), _BATCH)]
+    for batch in batches:
         by_handle: dict[str, list[str]] = {}
-        for match in matches[start : start + _BATCH]:
+        for match in batch:
             by_handle.setdefault(match.handle, []).append(match.id)
         async with trio.open_nursery() as nursery:
             for ids in by_handle.values():
@@ -97,7 +98,7 @@ class _Tally:
         """Handle runs, one after the other."""
         for id in ids:
             try:
-                self.done += await self._act(id)
+                belongs = await self._act(id)
             except (Unavailable, Draining) as error:
                 self.stopped_by = error
                 return
@@ -105,3 +106,5 @@ class _Tally:
                 self.refused += 1
                 if len(self.refusals) < _SHOWN_REFUSALS:
                     self.refusals.append(Refusal(id, error.code, error.message))
+            else:
+                self.done += belongs

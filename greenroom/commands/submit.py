@@ -14,6 +14,7 @@ from ..protocol.codec import json_fault
 from .connection import Server, for_server
 from .durations import Timeout
 from .output import echo, end_with, parsed
+from .selecting import tags_given
 
 
 def submission(command: Callable[..., None]) -> Callable[..., None]:
@@ -31,6 +32,14 @@ _SUBMISSION = [
         default="reject",
         show_default=True,
         help="What to do if the handle has an active run.",
+    ),
+    click.option(
+        "--tag",
+        "tags",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=tags_given,
+        help="A tag, by which the run can be found; repeatable.",
     ),
     click.option("--request-id", metavar="ID", help="Two submissions with the same id create one run."),
     click.option("--queue-timeout", type=Timeout(), metavar="TIME", help="The longest wait for a slot."),
@@ -77,6 +86,7 @@ def submit(
       greenroom submit mirror --handle alice --params '{"url": "https://example.org"}' --wait
       greenroom submit mirror --handle alice --on-conflict queue --request-id nightly-2026-11-18
       greenroom submit train --handle alice --need gpu
+      greenroom submit mirror --handle alice --tag customer=42 --tag env=test
     """
     given = _params(params, pairs)
 

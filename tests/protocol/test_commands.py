@@ -31,7 +31,8 @@ from greenroom.protocol.records import EngineState, Snapshot
 
 from .strategies import values_of
 
-COMMANDS = """submit cancel inject answer wait get_run list_runs history snapshot subscribe unsubscribe
+COMMANDS = """submit rerun retry cancel cancel_many rerun_many retry_many
+    inject answer wait get_run list_runs history snapshot subscribe unsubscribe
     set_params set_concurrency set_max_concurrent clear_lane clear_handle release_handle reset_lanes drain
     resume list_executors drain_executor get_cluster step_down signal create_flow publish_flow
     add_flow_version check_flow list_flows list_flow_versions get_flow_version start_flow get_task list_tasks
