@@ -344,8 +344,10 @@ export interface RunFilter {
 
 /** The options of `Client.rerun` and `Client.retry`. */
 export interface AgainOptions {
-  /** Calls with the same request id are one run. The client draws one if none is passed. */
+  /** Calls with the same request id submit each run once. The client draws one if none is passed. */
   requestId?: string | null;
+  /** @deprecated Use `requestId`. */
+  request_id?: string | null;
 }
 
 /** The options of bulk operations. At least one filter is required. */
@@ -354,6 +356,8 @@ export interface BulkOptions extends RunFilter {
   limit?: number | null;
   /** Only count the runs that match. */
   dryRun?: boolean;
+  /** @deprecated Use `dryRun`. */
+  dry_run?: boolean;
 }
 
 /** The options of `Client.cancelMany`. */
