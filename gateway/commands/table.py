@@ -193,13 +193,13 @@ TABLE: tuple[Entry, ...] = (
     ),
     Entry(wire.Cancel, _OPERATOR, _cancel, Http("POST", "/api/runs/{run_id}/cancel")),
     Entry(
-        wire.CancelMany, _OPERATOR, _cancel_many, Http("POST", "/api/runs/cancel", body="bulk"), heavy=True
+        wire.CancelMany, _OPERATOR, _cancel_many, Http("POST", "/api/bulk/cancel", body="bulk"), heavy=True
     ),
     Entry(
         wire.RerunMany,
         _OPERATOR,
         _rerun_many,
-        Http("POST", "/api/runs/rerun", body="bulk"),
+        Http("POST", "/api/bulk/rerun", body="bulk"),
         heavy=True,
         repeatable=True,
     ),
@@ -207,7 +207,7 @@ TABLE: tuple[Entry, ...] = (
         wire.RetryMany,
         _OPERATOR,
         _retry_many,
-        Http("POST", "/api/runs/retry", body="bulk"),
+        Http("POST", "/api/bulk/retry", body="bulk"),
         heavy=True,
         repeatable=True,
     ),
