@@ -239,6 +239,11 @@ class MemoryStore:
         made = sorted(self._requests.values(), key=lambda request: request.request_id, reverse=True)
         return {request.run: request.request_id for request in made if request.run in wanted}
 
+    async def runs_of_requests(self, runs: Sequence[str], prefix: str) -> set[str]:
+        wanted = frozenset(runs)
+        made = (request for request in self._requests.values() if request.run in wanted)
+        return {request.run for request in made if request.request_id.startswith(prefix)}
+
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         surplus = 0 if retention.keep_runs is None else max(0, len(self._ended) - retention.keep_runs)
         oldest = None if retention.keep_runs_for is None else now - retention.keep_runs_for

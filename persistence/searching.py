@@ -7,6 +7,7 @@ query, and returns those that contain the filter's texts; `RunQuery.accepts` the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +31,13 @@ def read_runs(connection: Connection, query: RunQuery) -> list[RunRecord]:
 def search_runs(connection: Connection, query: RunQuery, most: int) -> Found:
     """Return the first runs of a page, newest first, after reading at most `most` runs."""
     return _search(connection, query, most)
+
+
+def read_runs_of_requests(connection: Connection, runs: Sequence[str], prefix: str) -> set[str]:
+    """Return those of the runs that have a request id with this prefix."""
+    requests = schema.requests.c
+    rows = connection.execute(select(requests.run, requests.request_id).where(requests.run.in_(runs)))
+    return {row.run for row in rows if row.request_id.startswith(prefix)}
 
 
 def _search(connection: Connection, query: RunQuery, most: int | None) -> Found:

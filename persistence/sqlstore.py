@@ -41,7 +41,7 @@ from .reading_flows import (
     read_version,
     read_versions,
 )
-from .searching import read_runs, search_runs
+from .searching import read_runs, read_runs_of_requests, search_runs
 from .statements import Statements
 from .store import Batch, Retention, Stored
 from .storelease import EngineLease
@@ -268,6 +268,7 @@ class SqlStore:
     versions = _reads(read_versions)
     node_runs = _reads(read_node_runs)
     request_ids = _reads(read_request_ids)
+    runs_of_requests = _reads(read_runs_of_requests)
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         return await self._database.run(

@@ -387,6 +387,9 @@ class Store(Protocol):
     async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
         """Return the request ids of runs, by run; runs without one are omitted."""
 
+    async def runs_of_requests(self, runs: Sequence[str], prefix: str) -> set[str]:
+        """Return those of the runs that have a request id with this prefix."""
+
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         """Delete at most `most` ended runs and `most` events that need not be kept; returns their number."""
 

@@ -5,7 +5,7 @@ Every command is one message and one reply. What a reply reports is committed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
@@ -178,9 +178,8 @@ class Engine(Reads):
         if dry_run:
             return await search.count()
 
-        async def act(id: str) -> bool:
+        async def act(id: str) -> None:
             await self.cancel(id, files, by=by)
-            return True
 
         matches = await search.matches(limit)
         queued = [match for match in matches if match.is_queued]
@@ -227,17 +226,19 @@ class Engine(Reads):
         within: Within | None,
     ) -> BulkResult:
         check_bulk_request_id(request_id)
-        search = Search(self.search, bulk_filter(function, filter, limit), within)
+
+        async def made_by_this_request(runs: Sequence[str]) -> set[str]:
+            prefix = request_id_for(request_id, "")
+            return set() if prefix is None else await self._store.runs_of_requests(runs, prefix)
+
+        chosen = bulk_filter(function, filter, limit)
+        search = Search(self.search, chosen, within, made_by_this_request)
         if dry_run:
             return await search.count()
-        made: set[str] = set()
 
-        async def act(id: str) -> bool:
-            if id in made:  # by an earlier call with this request id, from a run that was handled before
-                return False
+        async def act(id: str) -> None:
             options = again(await self.get_run(id), request_id_for(request_id, id), "queue")
-            made.add((await self.submit_options(options, by=by)).id)
-            return True
+            await self.submit_options(options, by=by)
 
         matches = await search.matches(limit)
         return await for_each(act, matches[::-1])

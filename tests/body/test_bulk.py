@@ -246,11 +246,16 @@ async def test_a_repeated_call_submits_no_run_twice(name: str, autojump_clock):
     async with open_engine(program.jobs) as engine:
         await failed_runs(engine, 3)
         await failed_runs(engine, 2, handle="shared")
+        await trio.sleep(10)
         call = getattr(engine, name)
         for _ in range(3):  # the new runs fail, too, so that they match
             assert await call(job="flaky", request_id="call 1") == BulkResult(5, 5)
             await trio.sleep(10)
             assert len(await engine.list_runs(job="flaky", status="failed")) == 10
+        [newest, *_] = await engine.list_runs(job="flaky")
+        since = await call(job="flaky", since=newest.created_at, request_id="call 1")
+        assert since == BulkResult(0), "not even if the runs from which they were made do not match"
+        assert await call(job="flaky", request_id="call 1", dry_run=True) == BulkResult(5)
         assert await call(job="flaky", request_id="call 2") == BulkResult(10, 10)
 
 
@@ -271,9 +276,11 @@ async def test_an_interrupted_call_is_completed_by_the_next_one(autojump_clock, 
             return await submit(*arguments, **options)
 
         monkeypatch.setattr(type(engine), "submit_options", lambda self, *a, **o: interrupted(*a, **o))
-        with pytest.raises(Unavailable):
+        with pytest.raises(
+            Unavailable, match="engine became unavailable after 3 of 6 runs: repeat"
+        ) as stopped:
             await engine.rerun_many(job="flaky", request_id="call")
-        assert calls == 4, "no further run was tried"
+        assert (stopped.value.details, calls) == ({"done": 3, "matched": 6}, 4)
         assert await engine.rerun_many(job="flaky", request_id="call") == BulkResult(6, 6)
         queued = await engine.list_runs(status="queued")
         assert sorted(run.params["n"] for run in queued) == [0, 1, 2, 3, 4, 5]
@@ -294,13 +301,12 @@ async def test_a_draining_engine_ends_the_call(autojump_clock):
 async def test_no_more_than_a_batch_of_runs_is_handled_at_once(autojump_clock):
     at_once = most = 0
 
-    async def act(id: str) -> bool:
+    async def act(id: str) -> None:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
         await trio.sleep(1)
         at_once -= 1
-        return True
 
     matches = [Match(f"r{n}", f"h{n}", True) for n in range(1050)]
     assert await for_each(act, matches) == BulkResult(1050, 1050)
@@ -310,10 +316,9 @@ async def test_no_more_than_a_batch_of_runs_is_handled_at_once(autojump_clock):
 async def test_the_runs_of_a_handle_are_handled_in_order(autojump_clock):
     seen: list[str] = []
 
-    async def act(id: str) -> bool:
+    async def act(id: str) -> None:
         await trio.sleep(1)
         seen.append(id)
-        return True
 
     await for_each(act, [Match(f"{n:03}", f"h{n % 7}", True) for n in range(300)])
     for handle in range(7):
@@ -324,10 +329,9 @@ async def test_the_runs_of_a_handle_are_handled_in_order(autojump_clock):
 async def test_a_cancelled_call_stops(autojump_clock):
     seen: list[str] = []
 
-    async def act(id: str) -> bool:
+    async def act(id: str) -> None:
         seen.append(id)
         await trio.sleep(10)
-        return True
 
     with trio.move_on_after(15):
         await for_each(act, [Match(f"r{n}", f"h{n}", True) for n in range(1000)])

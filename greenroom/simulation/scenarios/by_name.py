@@ -19,6 +19,7 @@ NAMED = {
     "connected": "greenroom.simulation.scenarios.connected:connected",
     "flows": "greenroom.simulation.scenarios.flows.scenario:flows",
     "executors": "greenroom.simulation.scenarios.executors:executors",
+    "finding": "greenroom.simulation.scenarios.finding:finding",
     "leases": "greenroom.simulation.scenarios.leases:leases",
     "nodes": "greenroom.simulation.scenarios.nodes:nodes",
 }

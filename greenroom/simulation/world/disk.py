@@ -290,6 +290,7 @@ class DiskStore:
     versions = _read(Store.versions, list[VersionRow])
     node_runs = _read(Store.node_runs, list[NodeRun])
     request_ids = _read(Store.request_ids, dict[str, str])
+    runs_of_requests = _read(Store.runs_of_requests, set[str])
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         await self._reach()
