@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from greenroom.persistence import schema
 from greenroom.persistence.sqlstore import SqlStore
-from greenroom.persistence.store import Retention, RunQuery
+from greenroom.persistence.store import Requested, Retention, RunQuery, Terms
 from greenroom.protocol.patterns import Within, patterns
 from greenroom.protocol.records import RunRecord
 from greenroom.protocol.states import ENDED, Status
@@ -164,3 +164,14 @@ async def test_tags_survive_a_restart_and_are_deleted_with_their_runs(sql_place:
             lambda connection: connection.scalar(select(func.count()).select_from(schema.run_tags))
         )
         assert rows == 2
+
+
+async def test_runs_are_known_by_the_beginnings_of_their_request_ids(place: Place) -> None:
+    async with opened(place) as story:
+        for n, request_id in enumerate(("bulk:r9", "bulk 2:r9", "other", "Bulk:r8")):
+            terms = Terms(request_id=request_id, fingerprint="f" * 32)
+            await story.tell(created(f"r{n}", place=n), terms={f"r{n}": terms})
+        await story.tell(created("r4", place=4), memos=[Requested("bulk:r7", "r2", "f" * 32)])
+        runs = ["r0", "r1", "r2", "r3", "r4"]
+        assert await story.store.runs_of_requests(runs, "bulk:") == {"r0", "r2"}, "also of one that joined"
+        assert await story.store.runs_of_requests(runs[1:2], "bulk:") == set()
