@@ -21,7 +21,13 @@ from .bodies import HANDLES, LANES, draw_moment, draw_short_step
 from .callers import Caller, Deed
 from .commands import Play, pause
 
-_TAGS = ({}, {"color": "red"}, {"color": "blue"}, {"color": "red", "size": "l"}, {"size": "s"})
+_TAGS: tuple[dict[str, str], ...] = (
+    {},
+    {"color": "red"},
+    {"color": "blue"},
+    {"color": "red", "size": "l"},
+    {"size": "s"},
+)
 _JOBS = ("plain", "retried", "brief")
 _ERRORS = ("as planned", "planned", "As planned", "Error")
 _REQUESTS = ("bulk one", "bulk two")
