@@ -174,7 +174,7 @@ class Engine(Reads):
         Queued runs are cancelled before others, so that none of them starts meanwhile.
         """
         check_files(files)
-        search = Search(self.search, bulk_filter("cancel_many", filter, limit), within)
+        search = Search(self._search, bulk_filter("cancel_many", filter, limit), within)
         if dry_run:
             return await search.count()
 
@@ -232,7 +232,7 @@ class Engine(Reads):
             return set() if prefix is None else await self._store.runs_of_requests(runs, prefix)
 
         chosen = bulk_filter(function, filter, limit)
-        search = Search(self.search, chosen, within, made_by_this_request)
+        search = Search(self._search, chosen, within, made_by_this_request)
         if dry_run:
             return await search.count()
 

@@ -87,9 +87,9 @@ class Reads(ABC):
         if before is not None:
             check_text("before", before)
         check_page(limit)
-        return await self.search(found, limit, before, within)
+        return await self._search(found, limit, before, within)
 
-    async def search(
+    async def _search(
         self, filter: RunFilter, limit: int, before: str | None = None, within: Within | None = None
     ) -> list[RunRecord]:
         """The first runs that match, newest first. The runs are read in portions, so that a long search holds
