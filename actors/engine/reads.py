@@ -106,10 +106,12 @@ class Reads(ABC):
                 return runs
             await trio.lowlevel.checkpoint()
             self.check_open()
+        these = f"list the {len(runs)} runs with limit={len(runs)}, and " if runs else ""
         raise Invalid(
             f"the filter matches {len(runs)} of the {_MOST_PORTIONS * _PORTION:,} runs that were read: add "
-            f"since, status, tags, handle or lane, or continue with before={shown(before)}",
+            f"since, status, tags, handle or lane; or {these}continue with before={shown(before)}",
             before=before,
+            found=len(runs),
         )
 
     async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:

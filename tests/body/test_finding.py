@@ -268,6 +268,11 @@ async def test_a_search_that_reads_too_many_runs_is_refused_and_can_be_continued
             await engine.list_runs(job="failing")
         before = refused.value.details["before"]
         assert [run.id for run in await engine.list_runs(job="failing", before=before)] == [first.id]
+        last = await engine.submit("failing", handle="last", params={"why": "no"})
+        await last.wait()
+        with pytest.raises(Invalid, match="list the 1 runs with limit=1, and continue with before="):
+            await engine.list_runs(job="failing")
+        assert [run.id for run in await engine.list_runs(job="failing", limit=1)] == [last.id]
 
 
 async def test_a_search_since_a_time_stops_at_runs_of_long_before(autojump_clock, monkeypatch):
