@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, TextClause, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, TextClause, and_, case, false, func, or_, select
 
 from ..protocol.names import FLOW
 from ..protocol.records import RunRecord
@@ -92,7 +92,7 @@ def _contained(connection: Connection, query: RunQuery) -> list[ColumnElement[bo
     if jobs is not None:
         some = [_field("job", name) for name in sorted(jobs.names)]
         some += [_field("job", prefix).removesuffix('"') for prefix in jobs.prefixes]
-        conditions.append(or_(*(_contains(connection, text) for text in some)))
+        conditions.append(or_(false(), *(_contains(connection, text) for text in some)))
     return conditions
 
 

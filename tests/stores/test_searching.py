@@ -66,6 +66,9 @@ def queries() -> Iterator[RunQuery]:
         "error": ["no", "route", "%", "_", '"', "\n", "漢", "é", "text", '"job":"mirror"'],
         "within": [
             Within(jobs=patterns("job", ["mir*"])),
+            Within(jobs=patterns("job", ['mir"*', "é\\*"])),
+            Within(jobs=patterns("job", ["*"])),
+            Within(jobs=patterns("job", [])),
             Within(jobs=patterns("job", ["Mirror", "fl*"]), handles=patterns("handle", ["h1", "h2"])),
             Within(lanes=patterns("lane", ["l0"])),
         ],
