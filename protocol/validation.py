@@ -126,13 +126,13 @@ def check_tags(tags: object) -> dict[str, str]:
         )
     if len(tags) > MAX_TAGS:
         raise Invalid(f"tags must contain at most {MAX_TAGS} tags (got {len(tags):,})", value=len(tags))
-    return {check_name("tag name", name): _tag_value(name, value) for name, value in tags.items()}
+    return {check_name("tags: name", name): _tag_value(name, value) for name, value in tags.items()}
 
 
 def _tag_value(name: str, value: object) -> str:
     if "=" in name:
-        raise Invalid(f"tag name {shown(name)} must not contain =, as in NAME=VALUE", value=shown(name))
-    what = f"value of tag {shown(name)}"
+        raise Invalid(f"tags: name {shown(name)} must not contain =, which ends a name", value=shown(name))
+    what = f"tags: value of {shown(name)}"
     if not isinstance(value, str):
         raise Invalid(f"{what} must be a string (got {shown(value)}): convert it", value=shown(value))
     check_text(what, value)

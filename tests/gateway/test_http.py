@@ -282,7 +282,7 @@ async def test_the_query_gives_the_filters_of_a_list(home):
     for query, message in (
         ("tag=n", "tag must be NAME=VALUE"),
         ("tag=n=1&tag=n=2", "has two values"),
-        ("tag==1", "tag name must not be empty"),
+        ("tag==1", "tags: name must not be empty"),
         ("tags=n", "repeat tag=NAME=VALUE"),
         ("since=yesterday", "since: expected number"),
         ("since=null", "since must be a number"),
