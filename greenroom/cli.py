@@ -23,14 +23,18 @@ _COMMANDS = {
     "submit_many": {"submit-many": "Submit the runs in FILE together, and print their ids in order."},
     "runs": {
         "watch": "Follow all runs, or one run until it ends.",
-        "runs": "List runs, newest first.",
+        "runs": "List the runs that match all filters, newest first.",
         "show": "Show a run: its state, its open interrupts, and with --history its events.",
     },
     "control": {
-        "cancel": "Cancel a run.",
+        "cancel": "Cancel a run, or all pending runs that match.",
         "inject": "Send a message to the body of a run.",
         "priority": "Change the priority of a run that has not started: higher ones are first.",
         "answer": "Answer an open interrupt.",
+    },
+    "again": {
+        "rerun": "Submit a run again, or all ended runs that match.",
+        "retry": "Submit a run again that failed, or all that failed and match.",
     },
     "lanes": {"lanes": "Manage lanes: their limits and rules."},
     "handles": {"handles": "Manage handles: the accounts, sessions or devices whose runs never overlap."},

@@ -404,6 +404,10 @@ class Client(_Blocking):
         return [one if isinstance(one, GreenroomError) else Ticket(self, one) for one in outcomes]
 
     rerun = _submitting(AsyncClient.rerun)
+    retry = _submitting(AsyncClient.retry)
+    cancel_many = _blocking(AsyncClient.cancel_many)
+    rerun_many = _blocking(AsyncClient.rerun_many)
+    retry_many = _blocking(AsyncClient.retry_many)
     cancel = _blocking(AsyncClient.cancel)
     inject = _blocking(AsyncClient.inject)
     answer = _blocking(AsyncClient.answer)

@@ -47,6 +47,7 @@ from .store import (
     FileFinished,
     FileGivenUp,
     FilesDoomed,
+    Found,
     Memo,
     MessagesTaken,
     Requested,
@@ -189,18 +190,18 @@ class MemoryStore:
         return self._runs.get(id)
 
     async def runs(self, query: RunQuery) -> list[RunRecord]:
+        return (await self.search(query, len(self._ids))).runs
+
+    async def search(self, query: RunQuery, most: int) -> Found:
         found: list[RunRecord] = []
-        for run in self._newest_first(query.before):
+        for number, run in enumerate(self._newest_first(query.before), 1):
+            if query.accepts(run):
+                found.append(run)
             if len(found) == query.limit:
                 break
-            if (
-                query.handle in (None, run.handle)
-                and query.lane in (None, run.lane)
-                and (query.within is None or query.within.of_place(run.handle, run.lane))
-                and (query.status is None or run.status in query.status)
-            ):
-                found.append(run)
-        return found
+            if number == most:
+                return Found(found, run.id)
+        return Found(found)
 
     async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
         events = self._events.get(run, [])
@@ -246,6 +247,11 @@ class MemoryStore:
         wanted = frozenset(runs)
         made = sorted(self._requests.values(), key=lambda request: request.request_id, reverse=True)
         return {request.run: request.request_id for request in made if request.run in wanted}
+
+    async def runs_of_requests(self, runs: Sequence[str], prefix: str) -> set[str]:
+        wanted = frozenset(runs)
+        made = (request for request in self._requests.values() if request.run in wanted)
+        return {request.run for request in made if request.request_id.startswith(prefix)}
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         surplus = 0 if retention.keep_runs is None else max(0, len(self._ended) - retention.keep_runs)

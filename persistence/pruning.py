@@ -53,6 +53,7 @@ def _prune_runs(connection: Connection, retention: Retention, now: float, most: 
             schema.flow_runs,
             schema.node_runs,
             schema.deaths,
+            schema.run_tags,
             requests,
         ):
             connection.execute(delete(table).where(table.c.run.in_(ids)))

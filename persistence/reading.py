@@ -8,19 +8,18 @@ from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr, replace
-from sqlalchemy import ColumnElement, Connection, TextClause, and_, func, select
+from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.lanes import DEFAULT_RULES, LaneRules
 from ..protocol.records import KEPT_ENDED_RUNS, ExecutorState, RunRecord
 from ..protocol.states import PENDING
 from . import schema
-from .conditions import conditions_of_status, conditions_within
+from .conditions import conditions_of_status
 from .reading_flows import read_flows
 from .store import (
     Checkpoint,
     DeletionOwed,
-    RunQuery,
     Stored,
     StoredInterrupt,
     StoredLane,
@@ -57,23 +56,6 @@ def read_run(connection: Connection, id: str) -> RunRecord | None:
     """Return one run."""
     text = connection.scalar(select(schema.runs.c.record).where(schema.runs.c.id == id))
     return None if text is None else _record.decode(text)
-
-
-def read_runs(connection: Connection, query: RunQuery) -> list[RunRecord]:
-    """Return a page of runs, newest first."""
-    runs = schema.runs
-    conditions: list[ColumnElement[bool] | TextClause] = []
-    if query.handle is not None:
-        conditions.append(runs.c.handle == query.handle)
-    if query.lane is not None:
-        conditions.append(runs.c.lane == query.lane)
-    if query.status is not None:
-        conditions += conditions_of_status(query.status)
-    conditions += conditions_within(connection, query.within)
-    if query.before is not None:
-        conditions.append(runs.c.id < query.before)
-    page = select(runs.c.record).where(*conditions).order_by(runs.c.id.desc()).limit(query.limit)
-    return [_record.decode(text) for text in connection.scalars(page)]
 
 
 def read_history(connection: Connection, run: str, after: int = 0, limit: int | None = None) -> list[Event]:

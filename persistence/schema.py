@@ -100,6 +100,16 @@ runs = Table(
     Index("runs_by_end", "ended_seq", sqlite_where=_HAS_ENDED, postgresql_where=_HAS_ENDED),
 )
 
+run_tags = Table(
+    "run_tags",
+    metadata,
+    Column("tag", String(32), primary_key=True),  # a hash of name and value
+    Column("run", _Id, primary_key=True),
+    Index("run_tags_by_run", "run"),  # for retention
+    sqlite_with_rowid=False,
+)
+"""Finds the runs with a tag, newest first. Runs without tags have no rows."""
+
 events = Table(
     "events",
     metadata,

@@ -32,7 +32,6 @@ from .reading import (
     read_events,
     read_history,
     read_run,
-    read_runs,
 )
 from .reading_flows import (
     read_flow,
@@ -42,6 +41,7 @@ from .reading_flows import (
     read_version,
     read_versions,
 )
+from .searching import read_runs, read_runs_of_requests, search_runs
 from .statements import Statements
 from .store import Batch, Retention, Stored
 from .storelease import EngineLease
@@ -257,6 +257,7 @@ class SqlStore:
 
     run = _reads(read_run)
     runs = _reads(read_runs)
+    search = _reads(search_runs)
     history = _reads(read_history)
     events = _reads(read_events)
     checkpoint = _reads(read_checkpoint)
@@ -267,6 +268,7 @@ class SqlStore:
     versions = _reads(read_versions)
     node_runs = _reads(read_node_runs)
     request_ids = _reads(read_request_ids)
+    runs_of_requests = _reads(read_runs_of_requests)
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         return await self._database.run(

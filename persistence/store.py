@@ -17,6 +17,7 @@ from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.lanes import DEFAULT_RULES, LaneRules
 from ..protocol.patterns import Within
 from ..protocol.records import ExecutorState, RunRecord
+from ..protocol.run_filter import RunFilter
 from ..protocol.states import Status
 from .flows import FlowMemo, FlowRunPage, FlowRunQuery, StoredFlow, WorkerRow
 
@@ -199,16 +200,31 @@ class Batch(msgspec.Struct, gc=False):
         return self.before + len(self.events)
 
 
-class RunQuery(msgspec.Struct, frozen=True):
-    """A query for a page of runs, newest first; `before` is the id of the last run of the previous page. Of
-    `within`, only handles and lanes are used."""
+class RunQuery(RunFilter, frozen=True, kw_only=True):
+    """A query for a page of runs that match the filter, newest first; `before` is the id of the last run of
+    the previous page."""
 
-    handle: str | None = None
-    lane: str | None = None
-    status: frozenset[Status] | None = None
     limit: int = 100
     before: str | None = None
     within: Within | None = None
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the store need not read a run to know whether it matches: its columns and tags show it."""
+        read = (self.job, self.flow, self.since, self.until, self.error)
+        return all(value is None for value in read) and (self.within is None or self.within.jobs is None)
+
+    def accepts(self, run: RunRecord) -> bool:
+        """Whether a run matches the filter and is within the limits."""
+        return self.matches(run) and (self.within is None or self.within.holds(run.handle, run.lane, run.job))
+
+
+class Found(msgspec.Struct, gc=False):
+    """Runs that match a query. `reached`: the id of the last run that was read, if the search stopped there
+    before the page was full."""
+
+    runs: list[RunRecord]
+    reached: str | None = None
 
 
 class StoredInterrupt(msgspec.Struct, frozen=True, gc=False):
@@ -370,6 +386,9 @@ class Store(Protocol):
     async def runs(self, query: RunQuery) -> list[RunRecord]:
         """Return the runs that match, newest first."""
 
+    async def search(self, query: RunQuery, most: int) -> Found:
+        """Return the first of the runs that match, newest first, after reading at most `most` runs."""
+
     async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return at most `limit` stored events of a run after a seq, in order. Progress is not among them: it
         is only in the run's row."""
@@ -401,6 +420,9 @@ class Store(Protocol):
 
     async def request_ids(self, runs: Sequence[str]) -> dict[str, str]:
         """Return the request ids of runs, by run; runs without one are omitted."""
+
+    async def runs_of_requests(self, runs: Sequence[str], prefix: str) -> set[str]:
+        """Return those of the runs that have a request id with this prefix."""
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         """Delete at most `most` ended runs and `most` events that need not be kept; returns their number."""

@@ -49,6 +49,10 @@ ADD_RUNS = Insert(
 """New runs."""
 
 
+ADD_TAGS = Insert(schema.run_tags, ("tag", "run"))
+"""The tags of new runs."""
+
+
 @cache
 def move_runs(expected: Set[str]) -> Update:
     """Return the compare-and-set of runs, which must have one of the expected statuses."""

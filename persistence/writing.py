@@ -66,6 +66,11 @@ def key_of(*parts: str) -> str:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
 
+def tag_key(name: str, value: str) -> str:
+    """Return the key of a tag. Names of tags contain no `=`."""
+    return key_of(f"{name}={value}")
+
+
 def json_text(value: Any) -> str:
     """Return a value as JSON text for a column."""
     return _encode(value).decode()
@@ -94,6 +99,7 @@ def write_batch(batch: Batch, engine: str, term: int, statements: Statements) ->
 
 def _write_runs(runs: dict[str, RunWrite], statements: Statements) -> None:
     added: list[Row] = []
+    tags: list[Row] = []
     moved: dict[frozenset[Status], list[Row]] = {}
     requests: dict[str, Row] = {}
     held: dict[str, Row] = {}
@@ -112,6 +118,8 @@ def _write_runs(runs: dict[str, RunWrite], statements: Statements) -> None:
             )
             if terms.request_id is not None:
                 requests[terms.request_id] = (terms.request_id, id, terms.fingerprint)
+            if run.tags:
+                tags += [(tag_key(name, value), id) for name, value in run.tags.items()]
         else:
             rows = moved.get(expected)
             if rows is None:
@@ -120,6 +128,7 @@ def _write_runs(runs: dict[str, RunWrite], statements: Statements) -> None:
         if write.holds_handle:
             held[run.handle] = (run.handle, id)
     statements.insert(writes.ADD_RUNS, added)
+    statements.insert(writes.ADD_TAGS, tags)
     for expected, rows in moved.items():
         met = statements.update(writes.move_runs(expected), rows)
         if met != len(rows):

@@ -35,3 +35,8 @@ class CommandBase(
     """The fields of every command."""
 
     id: Id
+
+
+def submits_runs(command: CommandBase) -> bool:
+    """Whether a command submits runs. Repeated with the same `request_id`, it submits each once."""
+    return "request_id" in command.__struct_fields__

@@ -41,7 +41,7 @@ from .flow.commands import (
 )
 from .flow.records import FlowRow, FlowTask, NodeRun, QueueItem, VersionRow, WorkerState
 from .lanes import LaneRules
-from .records import ClusterInfo, ExecutorInfo, RunRecord, Snapshot
+from .records import BulkResult, ClusterInfo, ExecutorInfo, RunRecord, Snapshot
 from .submission import NewRun, SubmitCommand
 
 # Runs.
@@ -64,6 +64,20 @@ class SubmitMany(CommandBase, frozen=True, kw_only=True, tag="submit_many"):
 
     runs: list[NewRun]
     all_or_nothing: bool = True
+
+
+class Rerun(CommandBase, frozen=True, kw_only=True, tag="rerun"):
+    """Submit a run again, with the same job, handle, lane, kind, parameters, needs and tags."""
+
+    run_id: str
+    request_id: str | None = None
+
+
+class Retry(CommandBase, frozen=True, kw_only=True, tag="retry"):
+    """Submit a run again that ended as `failed`, `timed_out` or `rejected`."""
+
+    run_id: str
+    request_id: str | None = None
 
 
 class Cancel(CommandBase, frozen=True, kw_only=True, tag="cancel"):
@@ -107,14 +121,62 @@ class GetRun(CommandBase, frozen=True, kw_only=True, tag="get_run"):
     run_id: str
 
 
-class ListRuns(CommandBase, frozen=True, kw_only=True, tag="list_runs"):
-    """List the runs that match all given fields, newest first; `before` is the last id of the page before."""
+class FilterCommand(CommandBase, frozen=True, kw_only=True):
+    """The fields of every command that selects runs by a filter."""
 
     handle: str | None = None
     lane: str | None = None
+    job: str | None = None
+    flow: str | None = None
     status: str | list[str] | None = None
+    tags: dict[str, str] | None = None
+    since: float | None = None
+    until: float | None = None
+    error: str | None = None
+
+
+class ListRuns(FilterCommand, frozen=True, kw_only=True, tag="list_runs"):
+    """List the runs that match all given fields, newest first; `before` is the last id of the page before.
+
+    A run must have all `tags`. `since` (inclusive) and `until` (exclusive) are Unix seconds, for the time of
+    its creation. `error` is a part of the text of its error; case matters. `flow` is the name of a flow.
+    """
+
     limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
     before: str | None = None
+
+
+class BulkCommand(FilterCommand, frozen=True, kw_only=True):
+    """The fields of every command for all runs that match a filter."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    dry_run: bool = False
+
+
+class CancelMany(BulkCommand, frozen=True, kw_only=True, tag="cancel_many"):
+    """Cancel the queued, running and suspended runs that match a filter, the fields of `list_runs`.
+
+    At least one filter is required. If more than `limit` (1000) runs match, none is cancelled. With `dry_run`
+    the runs are only counted.
+    """
+
+    files: str = "keep"
+
+
+class RerunMany(BulkCommand, frozen=True, kw_only=True, tag="rerun_many"):
+    """Submit the ended runs that match a filter again, oldest first.
+
+    `limit` and `dry_run` are as in `cancel_many`. The new runs wait in their handles. With a `request_id`, a
+    repeated command submits none of them twice.
+    """
+
+    request_id: str | None = None
+
+
+class RetryMany(BulkCommand, frozen=True, kw_only=True, tag="retry_many"):
+    """Like `rerun_many`, for runs that ended as `failed`, `timed_out` or `rejected`."""
+
+    request_id: str | None = None
 
 
 class History(CommandBase, frozen=True, kw_only=True, tag="history"):
@@ -287,7 +349,12 @@ class Auth(
 Command = (
     Submit
     | SubmitMany
+    | Rerun
+    | Retry
     | Cancel
+    | CancelMany
+    | RerunMany
+    | RetryMany
     | Inject
     | Answer
     | Wait
@@ -357,11 +424,12 @@ class Welcome(ServerBase, frozen=True, kw_only=True, tag="welcome"):
 class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     """The command succeeded. A subscribed client has received everything up to `seq` before this reply.
 
-    The fields for commands of runs: `run_id` and `joined` (submit, start_flow); `submitted` (submit_many);
-    `run` (cancel, wait, get_run, set_priority); `ended` (wait); `runs` (list_runs); `events` and `next`
-    (history); `snapshot` (snapshot); `outcome` (inject: `accepted`; answer: `resolved`, `not_found`,
-    `already_resolved`); `count` (clear_lane, clear_handle); `released` (release_handle); `rules` (set_lane);
-    `executors` (list_executors); `cluster` (get_cluster).
+    The fields for commands of runs: `run_id` and `joined` (submit, start_flow, rerun, retry); `submitted`
+    (submit_many); `run` (cancel, wait, get_run, set_priority); `ended` (wait); `runs` (list_runs); `bulk`
+    (cancel_many, rerun_many, retry_many); `events` and `next` (history); `snapshot` (snapshot); `outcome`
+    (inject: `accepted`; answer: `resolved`, `not_found`, `already_resolved`); `count` (clear_lane,
+    clear_handle); `released` (release_handle); `rules` (set_lane); `executors` (list_executors); `cluster`
+    (get_cluster).
 
     Flows: `flow` (create_flow); `version` (publish_flow, add_flow_version, get_flow_version); `errors` and
     `warnings` (check_flow); `flows` and `total` (list_flows); `versions` (list_flow_versions); `task`
@@ -380,6 +448,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     run: RunRecord | None = None
     ended: bool | None = None
     runs: list[RunRecord] | None = None
+    bulk: BulkResult | None = None
     events: list[Event] | None = None
     next: int | None = None
     snapshot: Snapshot | None = None

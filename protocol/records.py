@@ -224,3 +224,21 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 def default_limit(lane: str) -> int | None:
     """Return the default limit of a lane: `main` has only the global limit, any other lane has one slot."""
     return None if lane == "main" else 1
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A run on which a bulk operation failed, with the error's code and message."""
+
+    run: str
+    code: str
+    message: str
+
+
+class BulkResult(msgspec.Struct, frozen=True):
+    """The result of a bulk operation: how many runs matched its filter, for how many it was carried out, and
+    how many were refused. `refusals` are the first of these. A dry run only counts the matches."""
+
+    matched: int
+    done: int = 0
+    refused: int = 0
+    refusals: tuple[Refusal, ...] = ()

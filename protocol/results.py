@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import Invalid, RunCancelled, RunEnded, RunFailed, RunRejected, RunTimedOut, Unavailable
+from .errors import (
+    Conflict,
+    Invalid,
+    RunCancelled,
+    RunEnded,
+    RunFailed,
+    RunRejected,
+    RunTimedOut,
+    Unavailable,
+)
 from .jobs import AnyJob
 from .parameters import convert_result
 from .records import RunRecord
-from .states import Status
+from .states import UNSUCCESSFUL, Status
 from .values import copied, shown
 
 _RAISED: dict[Status, type[RunEnded]] = {
@@ -29,6 +38,16 @@ def raise_unless_succeeded(run: RunRecord | None, job: AnyJob | None = None) -> 
     if run.status is Status.SUCCEEDED:
         return copied(run.result) if job is None or job.result_type is None else _converted(run, job)
     raise _RAISED[run.status](run)
+
+
+def failed(run: RunRecord) -> RunRecord:
+    """Return a run that ended without success and was not cancelled. Raises `Conflict` for any other."""
+    if run.status in UNSUCCESSFUL:
+        return run
+    words = ", ".join(status for status in Status if status in UNSUCCESSFUL)
+    raise Conflict(
+        f"run {run.id} is {run.status} and cannot be retried, only runs that are {words}: use rerun", run=run
+    )
 
 
 def _converted(run: RunRecord, job: AnyJob) -> Any:

@@ -101,6 +101,8 @@ ENDED: frozenset[Status] = frozenset(
     status for status in Status if not any(status == s.status for row in TRANSITIONS for s in row.sources)
 )
 PENDING: frozenset[Status] = frozenset(Status) - ENDED
+UNSUCCESSFUL: frozenset[Status] = ENDED - {Status.SUCCEEDED, Status.CANCELLED}
+"""The statuses of runs that ended without success and were not cancelled: what `retry` accepts."""
 
 _RANKS = {Status.QUEUED: 0, Status.RUNNING: 1, Status.SUSPENDED: 1, Status.CANCELLING: 2}
 

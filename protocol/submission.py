@@ -18,8 +18,9 @@ from .delays import check_delay, unix_seconds
 from .errors import Invalid
 from .lane_settings import check_priority
 from .names import FLOW, check_name
+from .records import RunRecord
 from .suggestions import suggestion
-from .validation import check_needs, check_seconds, check_version
+from .validation import check_needs, check_seconds, check_tags, check_version
 from .values import shown
 
 OnConflict = Literal["reject", "queue", "replace", "join", "coalesce"]
@@ -59,6 +60,7 @@ class SubmitKeywords(TypedDict, total=False):
     start_at: float | datetime | None
     delay: float | None
     reserve: bool
+    tags: Mapping[str, str]
     on_wait: OnWait | None
 
 
@@ -97,6 +99,7 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     start_at: float | datetime | None = None
     delay: float | None = None
     reserve: bool = False
+    tags: Mapping[str, str] = {}
     on_wait: OnWait | None = None
 
     @property
@@ -126,6 +129,8 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
             check_name("key", self.key)
         if not (self.start_at is None and self.delay is None and self.reserve is False):
             check_delay(self.start_at, self.delay, reserve=self.reserve)
+        if self.tags != {}:
+            check_tags(self.tags)
         if self.on_wait is not None and not callable(self.on_wait):
             raise Invalid(f"on_wait must be callable (got {shown(self.on_wait)})")
 
@@ -162,6 +167,7 @@ class SubmitCommand(CommandBase, frozen=True, kw_only=True):
     start_at: Seconds | None = None
     delay: Seconds | None = None
     reserve: bool = False
+    tags: dict[str, str] | None = None
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -184,16 +190,20 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     start_at: Seconds | None = None
     delay: Seconds | None = None
     reserve: bool = False
+    tags: dict[str, str] | None = None
 
 
 _UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
 _DELAY = ("start_at", "delay", "reserve")
+_KEPT_IF_SET = ("tags", "priority", "key")
+"""Options that few runs have, and that `rerun` keeps."""
 _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 
 def from_wire(command: SubmitCommand | NewRun) -> SubmitKeywords:
     """Return the options of a command, or of a run of a batch; the engine checks them."""
     options = {name: getattr(command, name) for name in (*_UNCHANGED, "needs", "priority", "key", *_DELAY)}
+    options["tags"] = command.tags or {}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
     return cast(SubmitKeywords, options)
 
@@ -214,4 +224,22 @@ def to_wire(options: SubmitOptions) -> dict[str, Any]:
         fields["start_at"] = unix_seconds(options.start_at)
         fields["delay"] = options.delay
         fields["reserve"] = options.reserve
+    if options.tags:
+        fields["tags"] = dict(options.tags)
     return fields
+
+
+def again(run: RunRecord, request_id: str | None = None, on_conflict: OnConflict = "reject") -> SubmitOptions:
+    """Return the options with which `rerun` submits this run again."""
+    set_fields = {name: value for name in _KEPT_IF_SET if (value := getattr(run, name))}
+    return SubmitOptions(
+        job=run.job,
+        handle=run.handle,
+        params=run.params,
+        kind=run.kind,
+        lane=run.lane,
+        needs=run.needs,
+        on_conflict=on_conflict,
+        request_id=request_id,
+        **set_fields,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 from .errors import Invalid
@@ -29,7 +29,12 @@ LONGEST_POLL = 25.0
 MAX_SERVICES = 1000
 MAX_LABELS = 16
 """The number of labels of an executor, of a job, and of a submission."""
+MAX_TAGS = 16
+MAX_TAG_VALUE = 256
+"""The number of characters of a tag's value."""
 _HIGHEST_LOAD = 1e15
+HIGHEST_TIME = 1e12
+"""The highest time in Unix seconds, and without its sign the lowest."""
 
 
 def check_text(what: str, value: object) -> None:
@@ -110,6 +115,42 @@ def check_labels(what: str, labels: object) -> tuple[str, ...]:
         if names.count(name) > 1:
             raise Invalid(f"{what} must contain each label once (got {shown(name)} twice)", value=name)
     return names
+
+
+def check_tags(tags: object) -> dict[str, str]:
+    """Return the tags of a submission, or those that a query requires. Raises `Invalid`."""
+    if not isinstance(tags, Mapping):
+        raise Invalid(
+            f'tags must be a mapping of names to values (got {shown(tags)}): write {{"customer": "42"}}',
+            value=shown(tags),
+        )
+    if len(tags) > MAX_TAGS:
+        raise Invalid(f"tags must contain at most {MAX_TAGS} tags (got {len(tags):,})", value=len(tags))
+    return {check_name("tags: name", name): _tag_value(name, value) for name, value in tags.items()}
+
+
+def _tag_value(name: str, value: object) -> str:
+    if "=" in name:
+        raise Invalid(f"tags: name {shown(name)} must not contain =, which ends a name", value=shown(name))
+    what = f"tags: value of {shown(name)}"
+    if not isinstance(value, str):
+        raise Invalid(f"{what} must be a string (got {shown(value)}): convert it", value=shown(value))
+    check_text(what, value)
+    if len(value) > MAX_TAG_VALUE:
+        raise Invalid(
+            f"{what} has {len(value):,} characters: at most {MAX_TAG_VALUE} are allowed", value=shown(value)
+        )
+    return value
+
+
+def check_time(what: str, time: object) -> float:
+    """Return a time in Unix seconds. Raises `Invalid`."""
+    if isinstance(time, bool) or not isinstance(time, int | float) or not abs(time) <= HIGHEST_TIME:
+        raise Invalid(
+            f"{what} must be a time in Unix seconds (got {shown(time)}): pass the timestamp() of a datetime",
+            value=shown(time),
+        )
+    return float(time)
 
 
 def check_version(version: object) -> None:

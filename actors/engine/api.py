@@ -13,6 +13,7 @@ import trio
 
 from ...persistence.store import Store
 from ...protocol.batches import RunKeywords, check_run, check_runs
+from ...protocol.bulk import LIMIT, bulk_filter, check_bulk_request_id, request_id_for
 from ...protocol.codec import place_and_reason
 from ...protocol.errors import Conflict, Draining, GreenroomError, Invalid, NoActiveRun, Unavailable
 from ...protocol.events import Event, Filter, NodeChanged
@@ -21,8 +22,11 @@ from ...protocol.jobs import AnyJob, JobFunction, typed_job
 from ...protocol.lane_settings import check_priority
 from ...protocol.lanes import LaneRules
 from ...protocol.names import check_name, lane_name
-from ...protocol.records import RunRecord, Snapshot
-from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords
+from ...protocol.patterns import Within
+from ...protocol.records import BulkResult, RunRecord, Snapshot
+from ...protocol.results import failed
+from ...protocol.run_filter import RunFilterKeywords
+from ...protocol.submission import SubmitKeywords, SubmitOptions, again, check_keywords
 from ...protocol.validation import (
     FilesFate,
     check_files,
@@ -62,6 +66,7 @@ from ..messages import (
 )
 from ..run.execution import LiveBodies, LiveBody
 from ..workers.api import Workers
+from .bulk import Search, for_each
 from .entry_point import Caller, EntryPoint
 from .lease import Leasing
 from .reads import Reads
@@ -198,20 +203,101 @@ class Engine(Reads):
             return options
         return msgspec.structs.replace(options, job=self._entry.name_of(options.job))
 
-    async def rerun(self, run_id: str, *, by: str = "app") -> Ticket[Any]:
-        """Submit a run again, with the same job, handle, lane, kind, parameters and needs."""
+    async def rerun(self, run_id: str, *, request_id: str | None = None, by: str = "app") -> Ticket[Any]:
+        """Submit a run again, with the same job, handle, lane, kind, parameters, needs and tags."""
+        return await self.submit_options(again(await self.get_run(run_id), request_id), by=by)
+
+    async def retry(self, run_id: str, *, request_id: str | None = None, by: str = "app") -> Ticket[Any]:
+        """Submit a run again that ended as `failed`, `timed_out` or `rejected`. Raises `Conflict`, with the
+        run, for any other status."""
         run = await self.get_run(run_id)
-        return await self.submit(
-            run.job,
-            handle=run.handle,
-            params=run.params,
-            kind=run.kind,
-            lane=run.lane,
-            needs=run.needs,
-            priority=run.priority,
-            key=run.key,
-            by=by,
-        )
+        return await self.submit_options(again(failed(run), request_id), by=by)
+
+    async def cancel_many(
+        self,
+        *,
+        files: FilesFate = "keep",
+        limit: int = LIMIT,
+        dry_run: bool = False,
+        by: str = "app",
+        within: Within | None = None,
+        **filter: Unpack[RunFilterKeywords],
+    ) -> BulkResult:
+        """Cancel all queued, running and suspended runs that match all filters, which are those of
+        `list_runs`. Raises `Invalid` without a filter, and if more than `limit` runs match; then nothing is
+        cancelled. With `dry_run`, it only counts.
+
+        Queued runs are cancelled before others, so that none of them starts meanwhile.
+        """
+        check_files(files)
+        search = Search(self._search, bulk_filter("cancel_many", filter, limit), within)
+        if dry_run:
+            return await search.count()
+
+        async def act(id: str) -> None:
+            await self.cancel(id, files, by=by)
+
+        matches = await search.matches(limit)
+        queued = [match for match in matches if match.is_queued]
+        return await for_each(act, queued, [match for match in matches if not match.is_queued])
+
+    async def rerun_many(
+        self,
+        *,
+        request_id: str | None = None,
+        limit: int = LIMIT,
+        dry_run: bool = False,
+        by: str = "app",
+        within: Within | None = None,
+        **filter: Unpack[RunFilterKeywords],
+    ) -> BulkResult:
+        """Submit all ended runs that match again, oldest first, as `rerun` does; the new runs wait in their
+        handles (`on_conflict="queue"`). The other arguments are those of `cancel_many`.
+
+        With a `request_id`, a repeated call submits none of the runs twice, nor those that it has created.
+        """
+        return await self._rerun_many("rerun_many", filter, request_id, limit, dry_run, by, within)
+
+    async def retry_many(
+        self,
+        *,
+        request_id: str | None = None,
+        limit: int = LIMIT,
+        dry_run: bool = False,
+        by: str = "app",
+        within: Within | None = None,
+        **filter: Unpack[RunFilterKeywords],
+    ) -> BulkResult:
+        """Like `rerun_many`, for runs that ended as `failed`, `timed_out` or `rejected`."""
+        return await self._rerun_many("retry_many", filter, request_id, limit, dry_run, by, within)
+
+    async def _rerun_many(
+        self,
+        function: str,
+        filter: RunFilterKeywords,
+        request_id: str | None,
+        limit: int,
+        dry_run: bool,
+        by: str,
+        within: Within | None,
+    ) -> BulkResult:
+        check_bulk_request_id(request_id)
+
+        async def made_by_this_request(runs: Sequence[str]) -> set[str]:
+            prefix = request_id_for(request_id, "")
+            return set() if prefix is None else await self._store.runs_of_requests(runs, prefix)
+
+        chosen = bulk_filter(function, filter, limit)
+        search = Search(self._search, chosen, within, made_by_this_request)
+        if dry_run:
+            return await search.count()
+
+        async def act(id: str) -> None:
+            options = again(await self.get_run(id), request_id_for(request_id, id), "queue")
+            await self.submit_options(options, by=by)
+
+        matches = await search.matches(limit)
+        return await for_each(act, matches[::-1])
 
     async def cancel(self, run_id: str, files: FilesFate = "keep", *, by: str = "app") -> RunRecord:
         """Cancel a run, or the active run of a handle. A queued run ends immediately; an executing one is

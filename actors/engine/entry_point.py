@@ -24,7 +24,7 @@ from ...protocol.names import check_name, lane_name
 from ...protocol.parameters import plain_params
 from ...protocol.records import RunRecord
 from ...protocol.submission import WARN_AFTER, OnConflict, SubmitOptions
-from ...protocol.validation import check_needs, check_seconds
+from ...protocol.validation import check_needs, check_seconds, check_tags
 from ...protocol.values import json_value, shown
 from ..actor import Actor
 from ..channel import Reply
@@ -260,6 +260,8 @@ class EntryPoint:
         if not_before is not None:
             submission.not_before, submission.reserves = not_before, options.reserve
             submission.uncommon = {"not_before": not_before}
+        if options.tags:
+            submission.uncommon = {**(submission.uncommon or {}), "tags": check_tags(options.tags)}
         return submission
 
     def _not_before(self, job: Job, options: SubmitOptions) -> float | None:
@@ -330,10 +332,14 @@ def _fingerprint(options: SubmitOptions, lane: str, params: Any) -> str:
     # Without the following options, the fingerprint is as in versions that lack them, whose ones are stored.
     if options.needs:
         payload += (check_needs(options.needs),)
-    others = {name: value for name in ("priority", "key") if (value := getattr(options, name)) is not None}
+    others: dict[str, Any] = {
+        name: value for name in ("priority", "key") if (value := getattr(options, name)) is not None
+    }
     if options.start_at is not None or options.delay is not None:
         others |= {"start_at": unix_seconds(options.start_at), "delay": options.delay}
         others["reserve"] = options.reserve
+    if options.tags:
+        others["tags"] = check_tags(options.tags)
     if others:
         payload += (others,)
     return hashlib.blake2b(msgspec.json.encode(payload, order="sorted"), digest_size=16).hexdigest()

@@ -6,22 +6,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable
+from typing import TypeVar, Unpack
+
+import trio
 
 from ...persistence.store import RunQuery, Store
 from ...protocol.codec import JSON
-from ...protocol.errors import NoActiveRun, NotFound
+from ...protocol.errors import Invalid, NoActiveRun, NotFound
 from ...protocol.events import Event
 from ...protocol.fold import Projection
 from ...protocol.patterns import Within
 from ...protocol.records import RunRecord, Snapshot
-from ...protocol.validation import check_page, check_seq, check_statuses, check_text
+from ...protocol.run_filter import RunFilter, RunFilterKeywords, is_long_before, run_filter
+from ...protocol.validation import check_page, check_seq, check_text
 from ...protocol.values import shown
 
 T = TypeVar("T")
 
 _PAGE_BYTES = 1 << 22
+_PORTION = 1000
+"""Number of runs that one read of a search reads."""
+_MOST_PORTIONS = 1000
+"""Number of reads of one search."""
 _READ_BATCH = 100
 """Number of events per read; each may be as large as the largest value."""
 
@@ -63,22 +70,49 @@ class Reads(ABC):
     async def list_runs(
         self,
         *,
-        handle: str | None = None,
-        lane: str | None = None,
-        status: str | Iterable[str] | None = None,
         limit: int = 100,
         before: str | None = None,
         within: Within | None = None,
+        **filter: Unpack[RunFilterKeywords],
     ) -> list[RunRecord]:
-        """Runs, newest first. For the next page, `before` is the id of the last run. `within` restricts the
-        handles and lanes, but not the jobs; for the gateway."""
-        for what, name in (("handle", handle), ("lane", lane), ("before", before)):
-            if name is not None:
-                check_text(what, name)
+        """Runs that match all filters (`handle`, `lane`, `job`, `flow`, `status`, `tags`, `since`, `until`,
+        `error`), newest first. For the next page, `before` is the id of the last run. `within` is for the
+        gateway.
+
+        A run must have all `tags`. `since` (inclusive) and `until` (exclusive) are Unix seconds, for the time
+        of its creation. `error` is a part of the text of its error, where case matters. `flow` is the name of
+        a flow. Raises `Invalid` if one million runs were read before the page was full.
+        """
+        found = run_filter("list_runs", filter)
+        if before is not None:
+            check_text("before", before)
         check_page(limit)
+        return await self._search(found, limit, before, within)
+
+    async def _search(
+        self, filter: RunFilter, limit: int, before: str | None = None, within: Within | None = None
+    ) -> list[RunRecord]:
+        """The first runs that match, newest first. The runs are read in portions, so that a long search holds
+        up neither commits nor other reads."""
         self.check_open()
-        statuses = None if status is None else check_statuses(status)
-        return await self._store.runs(RunQuery(handle, lane, statuses, limit, before, within))
+        given = {name: getattr(filter, name) for name in RunFilter.__struct_fields__}
+        runs: list[RunRecord] = []
+        for _ in range(_MOST_PORTIONS):
+            query = RunQuery(**given, limit=limit - len(runs), before=before, within=within)
+            found = await self._store.search(query, _PORTION)
+            runs += found.runs
+            before = found.reached
+            if before is None or (filter.since is not None and is_long_before(before, filter.since)):
+                return runs
+            await trio.lowlevel.checkpoint()
+            self.check_open()
+        these = f"list the {len(runs)} runs with limit={len(runs)}, and " if runs else ""
+        raise Invalid(
+            f"the filter matches {len(runs)} of the {_MOST_PORTIONS * _PORTION:,} runs that were read: add "
+            f"since, status, tags, handle or lane; or {these}continue with before={shown(before)}",
+            before=before,
+            found=len(runs),
+        )
 
     async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
         """The stored events of a run, or of a handle's active run, in order: all of them, or a page of at

@@ -6,13 +6,16 @@ refused for limited tokens until this module defines what it does for them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, cast
 
 from ...protocol.errors import Forbidden, GreenroomError, NoActiveRun, NotFound
 from ...protocol.names import FLOW
-from ...protocol.records import RunRecord
+from ...protocol.records import BulkResult, RunRecord
+from ...protocol.results import failed
+from ...protocol.run_filter import RunFilterKeywords
+from ...protocol.submission import again
 from ...protocol.values import shown
 from ..stream.filters import narrowed
 from ..stream.snapshots import filtered_in_slices
@@ -118,7 +121,29 @@ class LimitedEngine(_Denied):
             ) from None
         return await self._engine.answer(run.id, data, key=key, by=by)
 
+    # Several runs: those that match, of those that the token permits.
+
+    async def cancel_many(self, *, by: str = "app", **options: Any) -> BulkResult:
+        self._check_filter(cast(RunFilterKeywords, options))
+        return await self._engine.cancel_many(by=by, within=self._scope, **options)
+
+    async def rerun_many(self, *, by: str = "app", **options: Any) -> BulkResult:
+        self._check_filter(cast(RunFilterKeywords, options))
+        return await self._engine.rerun_many(by=by, within=self._scope, **options)
+
+    async def retry_many(self, *, by: str = "app", **options: Any) -> BulkResult:
+        self._check_filter(cast(RunFilterKeywords, options))
+        return await self._engine.retry_many(by=by, within=self._scope, **options)
+
     # New runs.
+
+    async def rerun(self, run_id: str, *, request_id: str | None = None, by: str = "app") -> Ticket[Any]:
+        run = await self.get_run(run_id)
+        return await self.submit_options(again(run, request_id), by=by)
+
+    async def retry(self, run_id: str, *, request_id: str | None = None, by: str = "app") -> Ticket[Any]:
+        run = await self.get_run(run_id)
+        return await self.submit_options(again(failed(run), request_id), by=by)
 
     async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket[Any]:
         self._check_new(options)
@@ -154,28 +179,21 @@ class LimitedEngine(_Denied):
     # Lists and snapshots.
 
     async def list_runs(
-        self,
-        *,
-        handle: str | None = None,
-        lane: str | None = None,
-        status: str | Iterable[str] | None = None,
-        limit: int = 100,
-        before: str | None = None,
+        self, *, limit: int = 100, before: str | None = None, **filter: Unpack[RunFilterKeywords]
     ) -> list[RunRecord]:
+        self._check_filter(filter)
+        return await self._engine.list_runs(limit=limit, before=before, within=self._scope, **filter)
+
+    def _check_filter(self, filter: RunFilterKeywords) -> None:
+        handle, lane, job = filter.get("handle"), filter.get("lane"), filter.get("job")
         if handle is not None:
             self._scope.check_handle(handle)
         if lane is not None:
             self._scope.check_lane(lane)
-        found: list[RunRecord] = []
-        more = True
-        while more:
-            page = await self._engine.list_runs(
-                handle=handle, lane=lane, status=status, limit=limit, before=before, within=self._scope
-            )
-            found += [run for run in page if self._scope.sees(run)]
-            more = len(page) == limit and len(found) < limit
-            before = page[-1].id if page else None
-        return found[:limit]
+        if job is not None:
+            self._scope.check_job(job)
+        if filter.get("flow") is not None:
+            self._scope.check_job(FLOW)
 
     async def snapshot(self) -> Snapshot:
         filter = narrowed(None, self._scope, self._engine.job_of)

@@ -16,10 +16,9 @@ import msgspec
 import trio
 
 from ...actors.channel import Reply
-from ...protocol.commandbase import CommandBase
+from ...protocol.commandbase import CommandBase, submits_runs
 from ...protocol.commands import Error, Ok, SubmitMany, Wait
 from ...protocol.errors import GreenroomError, Unavailable
-from ...protocol.submission import SubmitCommand
 from .errors import OutcomeUnknown, raised
 
 T = TypeVar("T")
@@ -47,7 +46,8 @@ class Call(msgspec.Struct, eq=False):
     @property
     def submit_may_have_arrived(self) -> bool:
         """Whether this is a submit that the gateway may have carried out without the client's knowledge."""
-        return (self.sent or self.unsure) and isinstance(self.command, SubmitCommand | SubmitMany)
+        submits = submits_runs(self.command) or isinstance(self.command, SubmitMany)
+        return (self.sent or self.unsure) and submits
 
     def failure(self, error: GreenroomError) -> GreenroomError:
         """The error of this call if the client gives up because of `error`."""

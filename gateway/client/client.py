@@ -6,7 +6,7 @@ The gateway checks arguments like the embedded engine; the client checks only wh
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, overload
 
@@ -22,6 +22,7 @@ from ...protocol.batches import (
     existed,
     with_drawn_ids,
 )
+from ...protocol.bulk import LIMIT, bulk_to_wire, check_bulk_request_id
 from ...protocol.errors import GreenroomError, Invalid, Unavailable
 from ...protocol.events import Event, Filter, RunStateChanged, RunWaiting
 from ...protocol.flow.commands import Signal
@@ -32,7 +33,8 @@ from ...protocol.lanes import LaneRules
 from ...protocol.names import check_name
 from ...protocol.parameters import plain_params
 from ...protocol.parts import joined
-from ...protocol.records import RunRecord, Snapshot
+from ...protocol.records import BulkResult, RunRecord, Snapshot
+from ...protocol.run_filter import RunFilterKeywords, filter_to_wire, run_filter
 from ...protocol.states import Status
 from ...protocol.submission import (
     JOINING,
@@ -50,7 +52,6 @@ from ...protocol.validation import (
     check_page,
     check_seconds,
     check_seq,
-    check_statuses,
     check_target,
     check_text,
 )
@@ -244,19 +245,73 @@ class Client:
             self._nursery.start_soon(self._report_wait, run_id, before, on_wait)
         return ClientTicket(run_id, existed(new, outcome), self, typed_job(run["job"]))
 
-    async def rerun(self, run_id: str) -> ClientTicket[Any]:
+    async def rerun(self, run_id: str, *, request_id: str | None = None) -> ClientTicket[Any]:
         """See `Engine.rerun`."""
-        run = await self.get_run(run_id)
-        return await self.submit(
-            run.job,
-            handle=run.handle,
-            params=run.params,
-            kind=run.kind,
-            lane=run.lane,
-            needs=run.needs,
-            priority=run.priority,
-            key=run.key,
-        )
+        return await self._submit_again(wire.Rerun, run_id, request_id)
+
+    async def retry(self, run_id: str, *, request_id: str | None = None) -> ClientTicket[Any]:
+        """See `Engine.retry`."""
+        return await self._submit_again(wire.Retry, run_id, request_id)
+
+    async def _submit_again(
+        self, command: type[wire.Rerun | wire.Retry], run_id: str, request_id: str | None
+    ) -> ClientTicket[Any]:
+        check_text("run_id", run_id)
+        if request_id is not None:
+            check_name("request_id", request_id)
+        drawn = request_id or self._link.draw_id()
+        sent = command(id=self._link.number(), run_id=run_id, request_id=drawn)
+        ok = await self._link.ask(sent, repeatable=True)
+        return ClientTicket(expected(ok.run_id), bool(ok.joined) and request_id is not None, self)
+
+    async def cancel_many(
+        self,
+        *,
+        files: FilesFate = "keep",
+        limit: int = LIMIT,
+        dry_run: bool = False,
+        **filter: Unpack[RunFilterKeywords],
+    ) -> BulkResult:
+        """See `Engine.cancel_many`."""
+        fields = bulk_to_wire("cancel_many", filter, limit, dry_run)
+        ok = await self._link.ask(wire.CancelMany(id=self._link.number(), files=files, **fields))
+        return expected(ok.bulk)
+
+    async def rerun_many(
+        self,
+        *,
+        request_id: str | None = None,
+        limit: int = LIMIT,
+        dry_run: bool = False,
+        **filter: Unpack[RunFilterKeywords],
+    ) -> BulkResult:
+        """See `Engine.rerun_many`. The command is sent again if the connection is lost; no run is submitted
+        twice."""
+        fields = bulk_to_wire("rerun_many", filter, limit, dry_run)
+        return await self._rerun_many(wire.RerunMany, request_id, fields)
+
+    async def retry_many(
+        self,
+        *,
+        request_id: str | None = None,
+        limit: int = LIMIT,
+        dry_run: bool = False,
+        **filter: Unpack[RunFilterKeywords],
+    ) -> BulkResult:
+        """See `Engine.retry_many`, and `rerun_many`."""
+        fields = bulk_to_wire("retry_many", filter, limit, dry_run)
+        return await self._rerun_many(wire.RetryMany, request_id, fields)
+
+    async def _rerun_many(
+        self,
+        command: type[wire.RerunMany | wire.RetryMany],
+        request_id: str | None,
+        fields: dict[str, Any],
+    ) -> BulkResult:
+        check_bulk_request_id(request_id)
+        drawn = request_id or self._link.draw_id()
+        sent = command(id=self._link.number(), request_id=drawn, **fields)
+        return expected((await self._link.ask(sent, repeatable=True)).bulk)
 
     async def cancel(self, run_id: str, files: FilesFate = "keep") -> RunRecord:
         """See `Engine.cancel`."""
@@ -306,23 +361,11 @@ class Client:
         return await self.get_run(run.id)
 
     async def list_runs(
-        self,
-        *,
-        handle: str | None = None,
-        lane: str | None = None,
-        status: str | Iterable[str] | None = None,
-        limit: int = 100,
-        before: str | None = None,
+        self, *, limit: int = 100, before: str | None = None, **filter: Unpack[RunFilterKeywords]
     ) -> list[RunRecord]:
         """See `Engine.list_runs`."""
-        command = wire.ListRuns(
-            id=self._link.number(),
-            handle=handle,
-            lane=lane,
-            status=None if status is None else sorted(check_statuses(status)),
-            limit=limit,
-            before=before,
-        )
+        fields = filter_to_wire(run_filter("list_runs", filter))
+        command = wire.ListRuns(id=self._link.number(), limit=limit, before=before, **fields)
         parts = await self._link.ask_for_parts(command)
         return [run for part in parts for run in part.runs or ()]
 

@@ -23,7 +23,8 @@ from ...protocol.flow.records import (
 )
 from ...protocol.jobs import JobFunction
 from ...protocol.lanes import LaneRules
-from ...protocol.records import ExecutorInfo, RunRecord, Snapshot
+from ...protocol.records import BulkResult, ExecutorInfo, RunRecord, Snapshot
+from ...protocol.run_filter import RunFilterKeywords
 from ...protocol.submission import SubmitKeywords
 from ...protocol.validation import FilesFate
 
@@ -186,7 +187,36 @@ class RunEngine(Protocol):
         self, runs: Sequence[RunKeywords], *, all_or_nothing: bool
     ) -> Sequence[RunTicket[Any] | GreenroomError]: ...
 
-    async def rerun(self, run_id: str) -> RunTicket[Any]: ...
+    async def rerun(self, run_id: str, *, request_id: str | None = None) -> RunTicket[Any]: ...
+
+    async def retry(self, run_id: str, *, request_id: str | None = None) -> RunTicket[Any]: ...
+
+    async def cancel_many(
+        self,
+        *,
+        files: FilesFate = "keep",
+        limit: int = 1000,
+        dry_run: bool = False,
+        **filter: Unpack[RunFilterKeywords],
+    ) -> BulkResult: ...
+
+    async def rerun_many(
+        self,
+        *,
+        request_id: str | None = None,
+        limit: int = 1000,
+        dry_run: bool = False,
+        **filter: Unpack[RunFilterKeywords],
+    ) -> BulkResult: ...
+
+    async def retry_many(
+        self,
+        *,
+        request_id: str | None = None,
+        limit: int = 1000,
+        dry_run: bool = False,
+        **filter: Unpack[RunFilterKeywords],
+    ) -> BulkResult: ...
 
     async def cancel(self, run_id: str, files: FilesFate = "keep") -> RunRecord: ...
 
@@ -231,13 +261,7 @@ class RunEngine(Protocol):
     async def wait(self, run_id: str, timeout: float | None = 15) -> RunRecord: ...
 
     async def list_runs(
-        self,
-        *,
-        handle: str | None = None,
-        lane: str | None = None,
-        status: str | Iterable[str] | None = None,
-        limit: int = 100,
-        before: str | None = None,
+        self, *, limit: int = 100, before: str | None = None, **filter: Unpack[RunFilterKeywords]
     ) -> list[RunRecord]: ...
 
     async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]: ...

@@ -9,15 +9,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...protocol.batches import existed, with_drawn_ids
-from ...protocol.commandbase import CommandBase
+from ...protocol.commandbase import submits_runs
 from ...protocol.commands import SubmitMany
-from ...protocol.submission import JOINING, SubmitCommand
+from ...protocol.submission import JOINING
 from ..commands.entries import Fields
 
 
-def with_request_ids(command: CommandBase, draw: Callable[[], str]) -> CommandBase:
+def with_request_ids(command: Any, draw: Callable[[], str]) -> Any:
     """The command with a request id for each submission; the same object if nothing lacks one."""
-    if isinstance(command, SubmitCommand) and command.request_id is None:
+    if submits_runs(command) and command.request_id is None:
         return replace(command, request_id=draw())
     if isinstance(command, SubmitMany) and any(run.request_id is None for run in command.runs):
         return replace(command, runs=with_drawn_ids(command.runs, draw))
@@ -33,6 +33,6 @@ def with_true_joins(command: Any, fields: Fields) -> Fields:
             outcome if outcome.error is not None else replace(outcome, joined=existed(run, outcome))
             for run, outcome in pairs
         ]
-    elif fields.get("joined") and command.on_conflict not in JOINING:
+    elif fields.get("joined") and getattr(command, "on_conflict", "reject") not in JOINING:
         fields["joined"] = False
     return fields

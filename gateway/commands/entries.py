@@ -52,6 +52,9 @@ class Http:
     status: int = 200
     also: dict[str, str] = attrs.field(factory=dict)
     """Former names of fields in HTTP; still accepted, unless the request also has the current name."""
+    pairs: dict[str, str] = attrs.field(factory=dict)
+    """Parameters of the query that are repeated, each time with a text `name=value`, and the field of the
+    command that maps the names to the values."""
 
 
 @attrs.frozen

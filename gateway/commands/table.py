@@ -5,15 +5,17 @@ A new command is added here, once. Commands for flows and workers are in `flows`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ...actors.messages import Accepted
 from ...protocol import commands as wire
 from ...protocol.batches import Submitted, check_runs
+from ...protocol.bulk import LIMIT
 from ...protocol.commandbase import timeout_from_wire
 from ...protocol.errors import Conflict, GreenroomError
 from ...protocol.lane_settings import check_names
 from ...protocol.names import check_name, lane_name
+from ...protocol.run_filter import RunFilterKeywords
 from ...protocol.submission import NewRun, SubmitOptions, from_wire
 from ...protocol.validation import FilesFate, check_limit, check_text
 from ..auth.tokens import Role
@@ -51,6 +53,41 @@ def _submitted(outcome: Accepted | GreenroomError) -> Submitted:
     return Submitted(outcome.run, outcome.joined)
 
 
+async def _rerun(context: Context, command: wire.Rerun) -> Fields:
+    ticket = await context.engine.rerun(command.run_id, request_id=command.request_id, by=context.by)
+    return {"run_id": ticket.id, "joined": ticket.joined}
+
+
+async def _retry(context: Context, command: wire.Retry) -> Fields:
+    ticket = await context.engine.retry(command.run_id, request_id=command.request_id, by=context.by)
+    return {"run_id": ticket.id, "joined": ticket.joined}
+
+
+async def _cancel_many(context: Context, command: wire.CancelMany) -> Fields:
+    files = cast(FilesFate, command.files)
+    return {"bulk": await context.engine.cancel_many(files=files, by=context.by, **_bulk(command))}
+
+
+async def _rerun_many(context: Context, command: wire.RerunMany) -> Fields:
+    request_id = command.request_id
+    return {"bulk": await context.engine.rerun_many(request_id=request_id, by=context.by, **_bulk(command))}
+
+
+async def _retry_many(context: Context, command: wire.RetryMany) -> Fields:
+    request_id = command.request_id
+    return {"bulk": await context.engine.retry_many(request_id=request_id, by=context.by, **_bulk(command))}
+
+
+def _bulk(command: wire.BulkCommand) -> dict[str, Any]:
+    limit = LIMIT if command.limit is None else command.limit
+    return {**_filter(command), "limit": limit, "dry_run": command.dry_run}
+
+
+def _filter(command: wire.FilterCommand) -> RunFilterKeywords:
+    given = {name: getattr(command, name) for name in RunFilterKeywords.__annotations__}
+    return cast(RunFilterKeywords, given)
+
+
 async def _cancel(context: Context, command: wire.Cancel) -> Fields:
     files = cast(FilesFate, command.files)  # the engine checks it
     return {"run": await context.engine.cancel(command.run_id, files, by=context.by)}
@@ -78,11 +115,7 @@ async def _get_run(context: Context, command: wire.GetRun) -> Fields:
 
 async def _list_runs(context: Context, command: wire.ListRuns) -> Fields:
     runs = await context.engine.list_runs(
-        handle=command.handle,
-        lane=command.lane,
-        status=command.status,
-        limit=100 if command.limit is None else command.limit,
-        before=command.before,
+        limit=100 if command.limit is None else command.limit, before=command.before, **_filter(command)
     )
     return {"runs": runs}
 
@@ -198,12 +231,44 @@ TABLE: tuple[Entry, ...] = (
         heavy=True,
         repeatable=True,
     ),
+    Entry(
+        wire.Rerun, _OPERATOR, _rerun, Http("POST", "/api/runs/{run_id}/rerun", status=201), repeatable=True
+    ),
+    Entry(
+        wire.Retry, _OPERATOR, _retry, Http("POST", "/api/runs/{run_id}/retry", status=201), repeatable=True
+    ),
     Entry(wire.Cancel, _OPERATOR, _cancel, Http("POST", "/api/runs/{run_id}/cancel")),
+    Entry(
+        wire.CancelMany, _OPERATOR, _cancel_many, Http("POST", "/api/bulk/cancel", body="bulk"), heavy=True
+    ),
+    Entry(
+        wire.RerunMany,
+        _OPERATOR,
+        _rerun_many,
+        Http("POST", "/api/bulk/rerun", body="bulk"),
+        heavy=True,
+        repeatable=True,
+    ),
+    Entry(
+        wire.RetryMany,
+        _OPERATOR,
+        _retry_many,
+        Http("POST", "/api/bulk/retry", body="bulk"),
+        heavy=True,
+        repeatable=True,
+    ),
     Entry(wire.Inject, _OPERATOR, _inject, Http("POST", "/api/runs/{run_or_handle}/inject")),
     Entry(wire.Answer, _OPERATOR, _answer, Http("POST", "/api/interrupts/{interrupt_id}/answer")),
     Entry(wire.Wait, _VIEWER, _wait, waits=True, local=True),
     Entry(wire.GetRun, _VIEWER, _get_run, Http("GET", "/api/runs/{run_id}", body="run"), local=True),
-    Entry(wire.ListRuns, _VIEWER, _list_runs, Http("GET", "/api/runs"), heavy=True, local=True),
+    Entry(
+        wire.ListRuns,
+        _VIEWER,
+        _list_runs,
+        Http("GET", "/api/runs", pairs={"tag": "tags"}),
+        heavy=True,
+        local=True,
+    ),
     Entry(wire.History, _VIEWER, _history, Http("GET", "/api/runs/{run_id}/events"), heavy=True, local=True),
     Entry(
         wire.GetSnapshot,

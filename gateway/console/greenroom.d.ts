@@ -148,6 +148,16 @@ export class Client<State extends Projection | null = Projection> {
   submitMany(runs: readonly NewRun[], options: SubmitManyOptions): Promise<(Ticket | GreenroomError)[]>;
   /** Submit a new run with the job, handle, lane, kind and parameters of another one. */
   rerun<Result = unknown>(runId: string): Promise<Ticket<Result>>;
+  /** Submit a new run with the job, handle, lane, kind, parameters, needs and tags of another one. */
+  rerun<Result = unknown>(runId: string, options?: AgainOptions): Promise<Ticket<Result>>;
+  /** The same, for a run that ended as failed, timed_out or rejected; others are a conflict. */
+  retry<Result = unknown>(runId: string, options?: AgainOptions): Promise<Ticket<Result>>;
+  /** Cancel all queued, running and suspended runs that match a filter. */
+  cancelMany(options: CancelManyOptions): Promise<BulkResult>;
+  /** Submit all ended runs that match a filter again; the new runs wait in their handles. */
+  rerunMany(options: RerunManyOptions): Promise<BulkResult>;
+  /** The same, for runs that ended as failed, timed_out or rejected. */
+  retryMany(options: RerunManyOptions): Promise<BulkResult>;
 
   // Where a method takes the id of a run, it also takes a handle, which means the active run of that handle.
 
@@ -165,7 +175,7 @@ export class Client<State extends Projection | null = Projection> {
   wait(runId: string, timeout?: number): Promise<RunRecord>;
   /** The last state of a run, once it has ended. */
   ended(runId: string): Promise<RunRecord>;
-  /** Runs, newest first. */
+  /** Runs that match all filters, newest first. */
   listRuns(options?: ListRunsOptions): Promise<RunRecord[]>;
   /** The events of a run; without a limit all of them, fetched in pages. */
   history(runId: string, options?: HistoryOptions): Promise<GreenroomEvent[]>;
@@ -308,6 +318,8 @@ export interface RunOptions {
   delay?: number | null;
   /** Whether a delayed run holds its handle from the submission on, not from its time on (false). */
   reserve?: boolean;
+  /** At most 16 values by name, by which runs can be found. */
+  tags?: Readonly<Record<string, string>>;
   /** @deprecated Use `onConflict`. */
   on_conflict?: OnConflict;
   /** @deprecated Use `requestId`. */
@@ -371,11 +383,52 @@ export interface AnswerOptions {
 
 export type AnswerOutcome = "resolved" | "not_found" | "already_resolved";
 
-/** The options of `Client.listRuns`: runs that match all of them. */
-export interface ListRunsOptions {
+/** The runs that match all of these. */
+export interface RunFilter {
   handle?: string | null;
   lane?: string | null;
+  job?: string | null;
+  /** The name of a flow. */
+  flow?: string | null;
   status?: RunStatus | readonly RunStatus[] | null;
+  /** A run must have all of these. */
+  tags?: Readonly<Record<string, string>> | null;
+  /** Created at this time or later, in Unix seconds. */
+  since?: number | null;
+  /** Created before this time, in Unix seconds. */
+  until?: number | null;
+  /** A part of the error; case matters. */
+  error?: string | null;
+}
+
+/** The options of `Client.rerun` and `Client.retry`. */
+export interface AgainOptions {
+  /** Calls with the same request id submit each run once. The client draws one if none is passed. */
+  requestId?: string | null;
+  /** @deprecated Use `requestId`. */
+  request_id?: string | null;
+}
+
+/** The options of bulk operations. At least one filter is required. */
+export interface BulkOptions extends RunFilter {
+  /** If more runs match, the operation fails and changes nothing (1000, at most 100000). */
+  limit?: number | null;
+  /** Only count the runs that match. */
+  dryRun?: boolean;
+  /** @deprecated Use `dryRun`. */
+  dry_run?: boolean;
+}
+
+/** The options of `Client.cancelMany`. */
+export interface CancelManyOptions extends BulkOptions {
+  files?: "keep" | "delete";
+}
+
+/** The options of `Client.rerunMany` and `Client.retryMany`. */
+export interface RerunManyOptions extends BulkOptions, AgainOptions {}
+
+/** The options of `Client.listRuns`. */
+export interface ListRunsOptions extends RunFilter {
   limit?: number | null;
   /** The id of the last run of the previous page. */
   before?: string | null;
@@ -1122,6 +1175,24 @@ export interface ClusterInfo {
   role: string;
   leader: LeaderInfo | null;
   nodes: NodeInfo[];
+}
+
+/** A run on which a bulk operation failed, with the error's code and message. */
+export interface Refusal {
+  run: string;
+  code: string;
+  message: string;
+}
+
+/**
+ * The result of a bulk operation: how many runs matched its filter, for how many it was carried out, and
+ * how many were refused. `refusals` are the first of these. A dry run only counts the matches.
+ */
+export interface BulkResult {
+  matched: number;
+  done: number;
+  refused: number;
+  refusals: Refusal[];
 }
 
 /**

@@ -540,11 +540,14 @@ const SUBMIT = [
   "startAt",
   "delay",
   "reserve",
+  "tags",
 ];
 const RULES = ["fairBy", "weights", "limitPerKey", "rate", "burst", "ratePer", "age", "priority"];
 const JOINING = ["join", "coalesce"]; // a submission can join the run of another one
 const TIMEOUTS = ["queueTimeout", "runTimeout", "deadline", "warnAfter"];
 const PAGE = ["limit", "offset"];
+const RUNS = ["handle", "lane", "job", "flow", "status", "tags", "since", "until", "error"];
+const BULK = [...RUNS, "limit", "dryRun"];
 const VERSION = ["version", "status"];
 const FILTER = { handles: "handle", lanes: "lane", runs: "run", types: "type" };
 
@@ -951,10 +954,43 @@ export class Client {
     });
   }
 
-  /** Submit a new run with the job, handle, lane, kind, parameters and needs of another one. */
-  async rerun(runId) {
-    const { job, handle, params, kind, lane, needs, priority, key } = await this.getRun(runId);
-    return this.submit(job, { handle, params, kind, lane, needs, priority, key });
+  /** Submit a new run with the job, handle, lane, kind, parameters, needs and tags of another one. */
+  async rerun(runId, options = {}) {
+    return this.#again("rerun", { type: "rerun", run_id: runId }, options);
+  }
+
+  /** The same, for a run that ended as failed, timed_out or rejected; others are a conflict. */
+  async retry(runId, options = {}) {
+    return this.#again("retry", { type: "retry", run_id: runId }, options);
+  }
+
+  async #again(method, command, options) {
+    const given = toWire(method, options, ["requestId"]);
+    const request_id = given.request_id ?? drawId();
+    const reply = await this.#ask({ ...command, request_id }, true);
+    return new Ticket(reply.run_id, Boolean(reply.joined) && isGiven(given.request_id), this);
+  }
+
+  /** Cancel all queued, running and suspended runs that match a filter; resolves to the counts. */
+  async cancelMany(options = {}) {
+    const given = toWire("cancelMany", options, [...BULK, "files"]);
+    return (await this.#ask({ ...given, type: "cancel_many" })).bulk;
+  }
+
+  /** Submit all ended runs that match a filter again. Resent after a lost connection; no run is submitted twice. */
+  async rerunMany(options = {}) {
+    return this.#againMany("rerunMany", "rerun_many", options);
+  }
+
+  /** The same, for runs that ended as failed, timed_out or rejected. */
+  async retryMany(options = {}) {
+    return this.#againMany("retryMany", "retry_many", options);
+  }
+
+  async #againMany(method, type, options) {
+    const given = toWire(method, options, [...BULK, "requestId"]);
+    const request_id = given.request_id ?? drawId();
+    return (await this.#ask({ ...given, type, request_id }, true)).bulk;
   }
 
   // Where a method takes the id of a run, it also takes a handle, which means the active run of that handle.
@@ -993,9 +1029,9 @@ export class Client {
     return this.getRun(id);
   }
 
-  /** Runs, newest first. `before` is the id of the last run of the previous page. */
+  /** Runs that match all filters, newest first. `before` is the id of the last run of the previous page. */
   async listRuns(options = {}) {
-    const given = toWire("listRuns", options, ["handle", "lane", "status", "limit", "before"]);
+    const given = toWire("listRuns", options, [...RUNS, "limit", "before"]);
     const reply = await this.#ask({ ...given, type: "list_runs" }, true);
     return reply.runs ?? [];
   }

@@ -13,6 +13,7 @@ import msgspec
 
 from ...protocol import commands as wire
 from ...protocol.batches import MAX_RUNS
+from ...protocol.bulk import BULK_STATUSES, HIGHEST_LIMIT, MAX_BULK_REQUEST_ID
 from ...protocol.commandbase import CommandBase
 from ...protocol.delays import LATEST
 from ...protocol.flow import commands as flow_wire
@@ -22,7 +23,16 @@ from ...protocol.lanes import RatePer
 from ...protocol.names import MAX_NAME
 from ...protocol.states import Status
 from ...protocol.submission import NewRun, OnConflict
-from ...protocol.validation import HIGHEST_SEQ, LONGEST_POLL, MAX_LABELS, MAX_SERVICES, FilesFate
+from ...protocol.validation import (
+    HIGHEST_SEQ,
+    HIGHEST_TIME,
+    LONGEST_POLL,
+    MAX_LABELS,
+    MAX_SERVICES,
+    MAX_TAG_VALUE,
+    MAX_TAGS,
+    FilesFate,
+)
 from ..tasks.forms import STATUSES
 from ..tasks.input import (
     MAX_PAGE,
@@ -55,6 +65,29 @@ LANE: Json = {
 }
 LIMIT: Json = {"type": "integer", "minimum": 0, "maximum": _HIGHEST}
 PAGE: Json = {"type": "integer", "minimum": 1, "maximum": 1000}
+_TAG_NAME: Json = {
+    "type": "string",
+    "maxLength": MAX_NAME,
+    "pattern": f"^[^={_UNPRINTABLE}]*[^={_UNPRINTABLE}\\u0020][^={_UNPRINTABLE}]*$",
+}
+TAGS: Json = {
+    "type": "object",
+    "maxProperties": MAX_TAGS,
+    "propertyNames": _TAG_NAME,
+    "additionalProperties": {"type": "string", "maxLength": MAX_TAG_VALUE, "pattern": r"^[^\u0000]*$"},
+    "description": "Values by name.",
+}
+PAIRS: Json = {
+    "type": "array",
+    "maxItems": MAX_TAGS,
+    "items": {
+        "type": "string",
+        "pattern": f"^[^={_UNPRINTABLE}]{{0,127}}[^={_UNPRINTABLE}\\u0020][^={_UNPRINTABLE}]{{0,128}}"
+        rf"=[^\u0000]{{0,{MAX_TAG_VALUE}}}$",
+    },
+    "description": "Tags, each as NAME=VALUE; repeat the parameter.",
+}
+_TIME: Json = {"type": "number", "minimum": -HIGHEST_TIME, "maximum": HIGHEST_TIME}
 VALUE: Json = {
     "description": "Any JSON value with at most 100 levels of nesting; integers from -2^63 to 2^64-1.",
 }
@@ -66,14 +99,29 @@ def _words(*words: str) -> Json:
 
 _STATUS = _words(*Status)
 _STATUSES: Json = {"anyOf": [_STATUS, {"type": "array", "items": _STATUS}]}
+
+
+def _bulk(kind: str) -> dict[str, Json]:
+    """The fields of a bulk operation."""
+    status = _words(*(status for status in Status if status in BULK_STATUSES[kind]))
+    return {
+        **_SELECTING,
+        "limit": {"type": "integer", "minimum": 1, "maximum": HIGHEST_LIMIT},
+        "request_id": {**NAME, "maxLength": MAX_BULK_REQUEST_ID},
+        "status": {"anyOf": [status, {"type": "array", "items": status}]},
+    }
+
+
 _SERVICES: Json = {"type": "array", "items": NAME, "minItems": 1, "maxItems": MAX_SERVICES}
 
+_SELECTING: dict[str, Json] = {"handle": TEXT, "lane": TEXT, "job": TEXT}
 _FIELDS: dict[str, Json] = {
     "after": {"type": "integer", "minimum": 0, "maximum": HIGHEST_SEQ},
     "before": TEXT,
     "data": VALUE,
     "delay": {"type": "number", "minimum": 0, "maximum": LATEST, "description": "Seconds from now."},
     "description": TEXT,
+    "error": {**TEXT, "minLength": 1},
     "executor_id": TEXT,
     "files": _words(*get_args(FilesFate)),
     "flow": TEXT,
@@ -105,6 +153,9 @@ _FIELDS: dict[str, Json] = {
     "service": TEXT,
     "services": _SERVICES,
     "start_at": {"type": "number", "minimum": 0, "maximum": LATEST, "description": "Unix seconds."},
+    "since": _TIME,
+    "tags": TAGS,
+    "until": _TIME,
     "url": {"type": "string", "maxLength": 2048},
     "value": VALUE,
     "version": LIMIT,
@@ -129,7 +180,10 @@ _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
     wire.SetConcurrency: {"limit": LIMIT},
     wire.SetMaxConcurrent: {"limit": LIMIT},
     wire.SetLane: {"rules": {"type": "object", "properties": _RULES, "additionalProperties": False}},
-    wire.ListRuns: {"handle": TEXT, "lane": TEXT, "status": _STATUSES},
+    wire.ListRuns: {**_SELECTING, "status": _STATUSES},
+    wire.CancelMany: _bulk("cancel_many"),
+    wire.RerunMany: _bulk("rerun_many"),
+    wire.RetryMany: _bulk("retry_many"),
     flow_wire.NodeRuns: {"after": LIMIT},
     flow_wire.ListTasks: {"version": TEXT, "status": _STATUSES},
     flow_wire.PublishFlow: _OF_VERSIONS,

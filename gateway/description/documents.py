@@ -23,13 +23,13 @@ from ...protocol.errors import BY_CODE
 from ...protocol.events import Event, Filter
 from ...protocol.flow import commands as flow_wire
 from ...protocol.flow.records import FlowTask, NodeRun, WorkerState
-from ...protocol.records import ClusterInfo, Counts, ExecutorInfo, LaneState, RunRecord, Snapshot
+from ...protocol.records import BulkResult, ClusterInfo, Counts, ExecutorInfo, LaneState, RunRecord, Snapshot
 from ...protocol.submission import NewRun
 from ..commands.entries import Entry, Http
 from ..commands.table import TABLE
 from ..http.routes import paths
 from ..version import SERVER
-from .constraints import LANE, arguments, constrained
+from .constraints import LANE, PAIRS, arguments, constrained
 from .executors import executor_asyncapi
 from .schemas import (
     JSON_TYPE,
@@ -58,6 +58,7 @@ _SHOWN = (
     Filter,
     LaneState,
     NewRun,
+    BulkResult,
     wire.Resync,
     RunRecord,
     Snapshot,
@@ -72,7 +73,12 @@ _VERSION = SERVER.partition("/")[2]
 ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     wire.Submit: ("run_id", "joined"),
     wire.SubmitMany: ("submitted",),
+    wire.Rerun: ("run_id", "joined"),
+    wire.Retry: ("run_id", "joined"),
     wire.Cancel: ("run",),
+    wire.CancelMany: ("bulk",),
+    wire.RerunMany: ("bulk",),
+    wire.RetryMany: ("bulk",),
     wire.Inject: ("outcome",),
     wire.Answer: ("outcome",),
     wire.Wait: ("run", "ended"),
@@ -271,6 +277,9 @@ def _request(entry: Entry, http: Http) -> Json:
         "description": f"Requires the role {entry.role}.",
     }
     if http.method == "GET":
+        for name, field in http.pairs.items():
+            del own[field]
+            parameters.append(parameter(name, "query", PAIRS))
         parameters += [parameter(name, "query", in_text(of), needed) for name, (of, needed) in own.items()]
     elif own:
         required = [name for name in own if own[name][1]]
@@ -285,17 +294,17 @@ def _request(entry: Entry, http: Http) -> Json:
     if parameters:
         request["parameters"] = parameters
     answers = properties(wire.Ok)
+    names = ("seq", *ANSWERS.get(entry.wire, ()))
     if http.body is not None:
         answer = answers[http.body][0]
     else:
-        names = ("seq", *ANSWERS.get(entry.wire, ()))
         answer = {
             "type": "object",
             "properties": {name: without_null(answers[name][0]) for name in names},
             "required": [name for name in names if name != "next"],  # only present if there are more pages
         }
     responses = {str(http.status): answered("The command was executed.", without_null(answer))}
-    if entry.wire in (wire.Submit, flow_wire.StartFlow):
+    if "joined" in names:
         responses["200"] = answered(
             "An existing run: joined, or submitted before with the same `request_id`.", without_null(answer)
         )

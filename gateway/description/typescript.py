@@ -20,7 +20,7 @@ from msgspec import inspect
 from ...protocol.errors import BY_CODE
 from ...protocol.events import Event
 from ...protocol.flow.records import FlowTask, NodeRun, QueueItem, WorkerState
-from ...protocol.records import ClusterInfo, ExecutorInfo, Snapshot
+from ...protocol.records import BulkResult, ClusterInfo, ExecutorInfo, Snapshot
 from ...protocol.states import Status
 from ..auth.tokens import Role
 
@@ -38,6 +38,7 @@ _ROOTS = (
     QueueItem,
     ExecutorInfo,
     ClusterInfo,
+    BulkResult,
     Role,
 )
 _PLAIN: dict[type[inspect.Type], str] = {

@@ -16,6 +16,7 @@ from ...protocol.commands import GetSnapshot
 from ...protocol.decoding import with_known_fields
 from ...protocol.errors import Invalid, NotFound, Unavailable
 from ...protocol.names import check_name, lane_name
+from ...protocol.run_filter import named_values
 from ...protocol.values import shown
 from ..auth.tokens import Caller, Role
 from ..commands.entries import Entry
@@ -155,7 +156,18 @@ def _query(request: Request, entry: Entry) -> dict[str, Any]:
     for field in msgspec.structs.fields(entry.wire):
         if "null" in request.query.get(field.name, ()) and not _takes_text(field.type):
             raise Invalid(f"{field.name} must be a number (got null)", path=field.name)
-    return {name: values[0] if len(values) == 1 else values for name, values in request.query.items()}
+    given: dict[str, Any] = {}
+    for name, values in request.query.items():
+        given[name] = values[0] if len(values) == 1 else values
+    assert entry.http is not None, "an entry without `http` has no route"
+    for name, mapping in entry.http.pairs.items():
+        if mapping in given:
+            raise Invalid(
+                f"query: object contains unknown field {mapping}: repeat {name}=NAME=VALUE", path=mapping
+            )
+        if given.pop(name, None) is not None:
+            given[mapping] = named_values(name, request.query[name])
+    return given
 
 
 def _takes_text(kind: Any) -> bool:

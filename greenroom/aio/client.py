@@ -169,6 +169,10 @@ class Client(Facade[client.Client]):
         ]
 
     rerun = method(client.Client.rerun, ClientTicket)
+    retry = method(client.Client.retry, ClientTicket)
+    cancel_many = method(client.Client.cancel_many)
+    rerun_many = method(client.Client.rerun_many)
+    retry_many = method(client.Client.retry_many)
     cancel = method(client.Client.cancel)
     inject = method(client.Client.inject)
     answer = method(client.Client.answer)

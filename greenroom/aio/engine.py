@@ -149,6 +149,10 @@ class Engine(Facade[api.Engine]):
         return [one if isinstance(one, GreenroomError) else Ticket(one, self._portal) for one in outcomes]
 
     rerun = method(api.Engine.rerun, Ticket)
+    retry = method(api.Engine.retry, Ticket)
+    cancel_many = method(api.Engine.cancel_many)
+    rerun_many = method(api.Engine.rerun_many)
+    retry_many = method(api.Engine.retry_many)
     cancel = method(api.Engine.cancel)
     inject = method(api.Engine.inject)
     answer = method(api.Engine.answer)

@@ -1,4 +1,4 @@
-"""Commands for a pending run: cancel, inject, answer."""
+"""Commands for pending runs: cancel, inject, answer."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import click
 
 from ..gateway.client import Client
 from ..protocol.records import RunRecord
+from .bulk import Bulk, for_one_or_many, one_or_many
 from .connection import Server, find_interrupt, for_server
 from .exits import Exit, Stopped
 from .output import echo, parsed
 
 
 @click.command()
-@click.argument("run")
+@for_one_or_many
 @click.option(
     "--files",
     type=click.Choice(["keep", "delete"]),
@@ -23,20 +24,27 @@ from .output import echo, parsed
     help="Keep or delete the files that the run has finished.",
 )
 @for_server
-def cancel(server: Server, run: str, files: Any) -> None:
-    """Cancel a run.
+def cancel(server: Server, run: str | None, files: Any, **options: Any) -> None:
+    """Cancel a run, or all pending runs that match.
 
     A queued run ends immediately; an executing run ends when its body has ended. RUN is the id of a run, or
-    a handle for its active run.
+    a handle for its active run. With filters instead of RUN, the command shows how many runs match and asks.
 
     \b
     Examples:
       greenroom cancel alice
       greenroom cancel 01985a3c5f9d7f0e8a6d2b4c6e8f0a1b --files delete
+      greenroom cancel --lane images --tag customer=42 --dry-run
     """
+    many = one_or_many(run, options)
+    if many is not None:
+        arguments = {**many, "files": files}
+        asks, dry_run = not options["yes"], options["dry_run"]
+        Bulk(Client.cancel_many, "Cancel", "cancelled", arguments, asks, dry_run).carry_out(server)
+        return
 
     async def talk(client: Client) -> RunRecord:
-        return await client.cancel(run, files)
+        return await client.cancel(str(run), files)
 
     cancelled = server.ask(talk)
     echo(server.as_json, cancelled, f"{cancelled.id} is {cancelled.status}.")

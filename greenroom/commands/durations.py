@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import click
@@ -21,6 +22,21 @@ class Duration(ParamType[float]):
         if seconds is None:
             self.fail(f"{value!r} is not a duration: use seconds, or 90m, 12h, 30d, 4w", param, ctx)
         return seconds
+
+
+class Moment(ParamType[float]):
+    """A time: Unix seconds, or a duration with a unit for a time ago."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        seconds = duration(text)
+        if seconds is None:
+            self.fail(
+                f"{value!r} is not a time: use 90m, 12h or 2d for a time ago, or Unix seconds", param, ctx
+            )
+        return time.time() - seconds if text[-1].isalpha() else seconds
 
 
 class Timeout(ParamType[float]):

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 from msgspec.structs import replace
+from rich.text import Text
 
 from ..gateway.client import Client
 from ..protocol.events import Event, Filter
@@ -15,6 +16,7 @@ from ..protocol.states import Status
 from .connection import Server, find_last_run, for_server
 from .live_table import Board
 from .output import age, brief, console, echo_json, end_with, fields, moment, span, status, table
+from .selecting import selecting, selection
 from .watch import line, show_json, show_lines, show_live
 
 
@@ -63,39 +65,36 @@ def watch(server: Server, run: str | None, handles: tuple[str, ...], lanes: tupl
 
 
 @click.command()
-@click.option("--handle", "-H", metavar="NAME", help="Only runs of this handle.")
-@click.option("--lane", metavar="NAME", help="Only runs in this lane.")
-@click.option(
-    "--status",
-    "statuses",
-    multiple=True,
-    type=click.Choice([one.value for one in Status]),
-    help="Only runs with this status; repeatable.",
-)
+@selecting
 @click.option("--limit", "-n", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N")
 @click.option("--before", metavar="RUN", help="Only runs older than this run, for the next page.")
 @for_server
-def runs(server: Server, statuses: tuple[str, ...], **options: Any) -> None:
-    """List runs, newest first.
+def runs(server: Server, limit: int, before: str | None, **options: Any) -> None:
+    """List the runs that match all filters, newest first.
 
     \b
     Examples:
       greenroom runs
       greenroom runs --handle alice --status failed --status timed_out
+      greenroom runs --failed --since 1h --tag customer=42 --job mirror
       greenroom runs --json --limit 1000 | jq -r .id
     """
-    found = server.ask(lambda client: client.list_runs(status=statuses or None, **options))
+    filter = selection(options)
+    found = server.ask(lambda client: client.list_runs(limit=limit, before=before, **filter))
     if server.as_json:
         for run in found:
             echo_json(run)
         return
-    table(
-        ("run", "handle", "job", "lane", "status", "age", "error"),
-        (
-            (run.id, run.handle, run.job, run.lane, status(run), age(run.created_at), run.error or "")
-            for run in found
-        ),
-    )
+    columns = ["run", "handle", "job", "lane", "status", "age", "error"]
+    rows: list[list[str | Text]] = [
+        [run.id, run.handle, run.job, run.lane, status(run), age(run.created_at), run.error or ""]
+        for run in found
+    ]
+    if any(run.tags for run in found):
+        columns.insert(4, "tags")
+        for row, run in zip(rows, found, strict=True):
+            row.insert(4, tags_shown(run))
+    table(columns, rows)
 
 
 @click.command()
@@ -135,6 +134,11 @@ def show(server: Server, run: str, history: bool, limit: int | None, after: int)
         console().print(line(event), soft_wrap=True)
 
 
+def tags_shown(run: RunRecord) -> str:
+    """The tags of a run as text."""
+    return ", ".join(f"{name}={value}" for name, value in run.tags.items())
+
+
 def described(run: RunRecord) -> dict[str, Any]:
     """The fields of a run that `show` prints."""
     shown: dict[str, Any] = {
@@ -153,6 +157,8 @@ def described(run: RunRecord) -> dict[str, Any]:
         shown["started"] = moment(run.started_at)
     if run.needs:
         shown["needs"] = ", ".join(run.needs)
+    if run.tags:
+        shown["tags"] = tags_shown(run)
     if run.executor is not None:
         shown["executor"] = run.executor
     if run.waiting_for is not None:

@@ -15,6 +15,7 @@ from .connection import Server, for_server
 from .durations import Duration, Timeout
 from .moments import Moment
 from .output import echo, end_with, parsed
+from .selecting import tags_given
 
 
 def submission(command: Callable[..., None]) -> Callable[..., None]:
@@ -35,6 +36,14 @@ _SUBMISSION = [
     ),
     click.option("--priority", type=int, metavar="N", help="From -100 to 100; higher ones are first."),
     click.option("--key", metavar="KEY", help="The key for the lane's fairness, limits per key and rates."),
+    click.option(
+        "--tag",
+        "tags",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=tags_given,
+        help="A tag, by which the run can be found; repeatable.",
+    ),
     click.option("--request-id", metavar="ID", help="Two submissions with the same id create one run."),
     click.option("--queue-timeout", type=Timeout(), metavar="TIME", help="The longest wait for a slot."),
     click.option(
@@ -90,6 +99,7 @@ def submit(
       greenroom submit train --handle alice --need gpu
       greenroom submit mirror --handle alice --delay 10m
       greenroom submit mirror --handle alice --start-at 2026-12-01T08:00
+      greenroom submit mirror --handle alice --tag customer=42 --tag env=test
     """
     given = _params(params, pairs)
 

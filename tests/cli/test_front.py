@@ -79,9 +79,9 @@ def test_the_list_of_commands_has_the_first_sentences_of_their_help():
 
 
 def test_a_command_that_is_mistyped_is_guessed():
-    result = runner().invoke(main, ["runz"])
+    result = runner().invoke(main, ["shwo"])
     assert result.exit_code == 2
-    assert "Did you mean 'runs'?" in result.stderr
+    assert "Did you mean 'show'?" in result.stderr
 
 
 def test_the_package_has_exactly_the_public_names():

@@ -139,6 +139,60 @@ async def test_every_command_does_what_the_engine_does(which: str):
     }
 
 
+async def test_runs_are_found_by_tags_and_handled_many_at_once():
+    program = """
+        const client = await connect(argument);
+        const begun = Date.now() / 1000 - 60;
+        const submit = (handle, a, tags) => client.submit("add", { handle, params: { a, b: 1 }, tags });
+        const tickets = [];
+        for (const [n, customer] of [["1", "Über=42"], ["2", "Über=42"], ["3", "43"]]) {
+            tickets.push(await submit(n, Number(n), { customer, some_name: n }));
+            await tickets.at(-1).result();
+        }
+        const broken = await submit("4", null, {});
+        await broken.wait();
+        const ids = (runs) => runs.map((run) => Number(run.handle));
+        const tags = { customer: "Über=42" };
+        const found = {
+            tagged: ids(await client.listRuns({ tags })),
+            both: ids(await client.listRuns({ tags: { ...tags, some_name: "2" }, job: "add" })),
+            failed: ids(await client.listRuns({ error: "None", since: begun })),
+            none: ids(await client.listRuns({ until: begun })),
+            tags: client.state.runs.get(tickets[0].id).tags,
+            counted: await client.rerunMany({ tags, dryRun: true }),
+            done: [1, 2].map(() => client.rerunMany({ tags, requestId: "r" })),
+            retried: await client.retryMany({ handle: "4" }),
+            refused: await client.retry(tickets[0].id).catch((error) => error.code),
+            unlimited: await client.cancelMany().catch((error) => error.code),
+        };
+        found.done = await Promise.all(found.done);
+        await client.setConcurrency("side", 0);
+        await client.submit("add", { handle: "5", lane: "side", params: {} });
+        found.cancelled = await client.cancelMany({ lane: "side", files: "delete" });
+        found.runs = (await client.listRuns()).length;
+        client.close();
+        answer(found);
+    """
+    async with serving() as (_, _, url):
+        found = await run_node(program, url)
+    two = {"matched": 2, "done": 2, "refused": 0, "refusals": []}
+    one = {**two, "matched": 1, "done": 1}
+    assert found == {
+        "tagged": [2, 1],
+        "both": [2],
+        "failed": [4],
+        "none": [],
+        "tags": {"customer": "Über=42", "some_name": "1"},
+        "counted": {**two, "done": 0},
+        "done": [two, two],
+        "retried": one,
+        "refused": "conflict",
+        "unlimited": "invalid",
+        "cancelled": one,
+        "runs": 8,
+    }
+
+
 async def test_flows_and_workers_do_what_the_engine_does():
     program = """
         const client = await connect(argument.url);

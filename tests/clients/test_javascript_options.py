@@ -17,6 +17,11 @@ pytestmark = needs_node
 COMMANDS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "submit": (wire.Submit, "job"),
     "submitMany": (wire.SubmitMany, "runs"),
+    "rerun": (wire.Rerun, "run_id"),
+    "retry": (wire.Retry, "run_id"),
+    "cancelMany": (wire.CancelMany, ""),
+    "rerunMany": (wire.RerunMany, ""),
+    "retryMany": (wire.RetryMany, ""),
     "answer": (wire.Answer, "interrupt_id data"),
     "listRuns": (wire.ListRuns, ""),
     "history": (wire.History, "run_id"),
@@ -49,6 +54,11 @@ async def known_options() -> dict[str, list[str]]:
             connect: () => connect(argument, bad),
             submit: () => client.submit("add", bad),
             submitMany: () => client.submitMany([], bad),
+            rerun: () => client.rerun("x", bad),
+            retry: () => client.retry("x", bad),
+            cancelMany: () => client.cancelMany(bad),
+            rerunMany: () => client.rerunMany(bad),
+            retryMany: () => client.retryMany(bad),
             answer: () => client.answer("x", "data", bad),
             listRuns: () => client.listRuns(bad),
             history: () => client.history("x", bad),
@@ -172,7 +182,7 @@ REFUSED = {
     "submit('x', { constructor: 'x' })": (
         'submit: unknown option "constructor"; known options: handle, params, kind, lane, onConflict, '
         "requestId, queueTimeout, runTimeout, deadline, warnAfter, needs, priority, key, startAt, delay, "
-        "reserve"
+        "reserve, tags"
     ),
     "submit('x', { requestId: 'x', request_id: 'y' })": (
         "submit: requestId and request_id are the same option and have different values; pass only requestId"

@@ -18,7 +18,7 @@ from greenroom import Jobs, Run, errors
 from greenroom.gateway.client import RunEngine, RunTicket
 from greenroom.protocol.events import Event
 from greenroom.protocol.fold import fold
-from greenroom.protocol.records import Snapshot
+from greenroom.protocol.records import BulkResult, Snapshot
 
 from .everywhere import SYNCHRONOUS, everywhere, outcome, sleep
 
@@ -296,6 +296,74 @@ async def test_bad_times_of_a_start_are_refused(engine: RunEngine, options: dict
 
 
 @on_each
+async def test_rerun_keeps_the_tags_and_is_submitted_once(engine: RunEngine):
+    first = await engine.submit("add", handle="alice", params={"a": 4}, tags={"customer": "42"})
+    await first.result()
+    second = await engine.rerun(first.id, request_id="again")
+    third = await engine.rerun(first.id, request_id="again")
+    assert (third.id, second.joined, third.joined) == (second.id, False, True)
+    assert (await engine.get_run(second.id)).tags == {"customer": "42"}
+
+
+@on_each
+async def test_retry_is_for_runs_that_failed(engine: RunEngine):
+    failed = await engine.submit("fail", handle="alice", params={})
+    await failed.wait()
+    again = await engine.retry(failed.id)
+    assert (again.id != failed.id, again.joined) == (True, False)
+    fine = await engine.submit("add", handle="bob", params={"a": 1})
+    await fine.result()
+    with pytest.raises(errors.Conflict, match="is succeeded and cannot be retried"):
+        await engine.retry(fine.id)
+
+
+@on_each
+async def test_runs_are_found_by_every_filter(engine: RunEngine):
+    for name, job, tags in (
+        ("a", "add", {"n": "1"}),
+        ("b", "fail", {"n": "2", "m": "=x"}),
+        ("c", "fail", {}),
+    ):
+        ticket = await engine.submit(job, handle=name, params={"a": 1} if job == "add" else {}, tags=tags)
+        await ticket.wait()
+    [second] = await engine.list_runs(handle="b")
+    assert second.tags == {"n": "2", "m": "=x"}
+    for filter, expected in (
+        ({"tags": {"m": "=x"}}, "b"),
+        ({"tags": {"n": "1", "m": "=x"}}, ""),
+        ({"job": "fail"}, "cb"),
+        ({"job": "fail", "status": ["failed"], "tags": {"n": "2"}}, "b"),
+        ({"error": "as it should"}, "cb"),
+        ({"error": "As it should"}, ""),
+        ({"since": second.created_at, "job": "fail"}, "cb"),
+        ({"until": second.created_at - 1e6}, ""),
+        ({"flow": "add"}, ""),
+    ):
+        found = await engine.list_runs(**filter)  # type: ignore[arg-type]
+        assert "".join(run.handle for run in found) == expected, filter
+
+
+@on_each
+async def test_many_runs_are_cancelled_or_submitted_again(engine: RunEngine):
+    for n in range(3):
+        await engine.submit("wait", handle=f"w{n}", params={}, tags={"odd": str(n % 2)})
+        failed = await engine.submit("fail", handle=f"f{n}", params={})
+        await failed.wait()
+    assert await engine.cancel_many(tags={"odd": "0"}, dry_run=True) == BulkResult(2)
+    assert await engine.cancel_many(tags={"odd": "0"}) == BulkResult(2, 2)
+    for _ in range(2):
+        assert await engine.retry_many(job="fail", request_id="again") == BulkResult(3, 3)
+    for run in await engine.list_runs(job="fail"):
+        await engine.wait(run.id)
+    assert len(await engine.list_runs(job="fail")) == 6
+    assert await engine.rerun_many(handle="f1", limit=2) == BulkResult(2, 2)
+    await engine.submit("wait", handle="w9", params={})
+    with pytest.raises(errors.Invalid, match="more than 1 runs match"):
+        await engine.cancel_many(lane="waiting", limit=1)
+    assert await engine.cancel_many(lane="waiting") == BulkResult(2, 2)
+
+
+@on_each
 async def test_a_handles_draft_is_used_without_parameters(engine: RunEngine):
     await engine.set_params("alice", {"a": 7})
     ticket = await engine.submit("add", handle="alice")
@@ -493,6 +561,17 @@ REFUSED: dict[str, Refusal] = {
     "get no text": lambda e, t, o: e.get_run(7),  # type: ignore[arg-type]
     "history of nobody": lambda e, t, o: e.history("nobody"),
     "rerun nobody": lambda e, t, o: e.rerun("nobody"),
+    "retry nobody": lambda e, t, o: e.retry("nobody"),
+    "retry a run that succeeded": lambda e, t, o: e.retry(o),
+    "cancel all": lambda e, t, o: e.cancel_many(),
+    "cancel many ended runs": lambda e, t, o: e.cancel_many(status="failed"),
+    "cancel many with strange files": lambda e, t, o: e.cancel_many(handle="busy", files="burn"),  # type: ignore[arg-type]
+    "rerun more than the highest limit": lambda e, t, o: e.rerun_many(handle="a", limit=10**6),
+    "retry many with a long request id": lambda e, t, o: e.retry_many(handle="a", request_id="x" * 250),
+    "tags that are no mapping": lambda e, t, o: e.list_runs(tags=["a"]),  # type: ignore[arg-type]
+    "tags with a number": lambda e, t, o: e.submit("add", handle="x", params={"a": 1}, tags={"a": 1}),  # type: ignore[dict-item]
+    "runs since yesterday": lambda e, t, o: e.list_runs(since="yesterday"),  # type: ignore[arg-type]
+    "runs without an error": lambda e, t, o: e.list_runs(error=""),
     "inject into nobody": lambda e, t, o: e.inject("nobody", "hello"),
     "inject into an ended run": lambda e, t, o: e.inject(o, "hello"),
     "inject no JSON": lambda e, t, o: e.inject("busy", b"hello"),

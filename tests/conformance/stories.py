@@ -111,11 +111,11 @@ class Written:
         """A node leads."""
         self.add(LeaderChanged, node=node, address=f"http://{node}.example:8735", term=term)
 
-    def submit(self, run: str, place: int, needs: tuple[str, ...] = ()) -> None:
+    def submit(self, run: str, place: int, **fields: Any) -> None:
         """A new run."""
         about = {"run": run, "handle": f"handle {run}", "lane": "main", "job": "train", "kind": "start"}
         status = {"from_": None, "to": Status.QUEUED, "attempt": 0, "reason": None, "place": place}
-        self.add(RunStateChanged, **about, **status, needs=needs)
+        self.add(RunStateChanged, **about, **status, **fields)
 
     def move(self, run: str, to: Status, **fields: Any) -> None:
         """A transition."""
@@ -161,7 +161,8 @@ def executors(story: Written) -> None:
     story.move("a", Status.RUNNING, attempt=2, interactive=True)
     story.move("b", Status.SUCCEEDED, result={"pages": 3})
     story.executor("local-1", "draining", slots=1, jobs=("train",), ttl=2.5)
-    story.submit("d", 4, needs=("big", "gpu"))
+    uncommon = {"tags": {"customer": "42"}, "priority": 5, "key": "acme", "not_before": 1795000000.5}
+    story.submit("d", 4, needs=("big", "gpu"), **uncommon)
     story.change("d", waiting_for="executor")
     story.executor("unknown", "gone")
 
@@ -235,7 +236,7 @@ def make_jobs() -> Jobs:
 
 
 async def one_run(engine: Engine) -> None:
-    ticket = await engine.submit("pages", handle="alice", params={"pages": 2})
+    ticket = await engine.submit("pages", handle="alice", params={"pages": 2}, tags={"customer": "42"})
     await ticket.result()
 
 

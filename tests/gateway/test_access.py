@@ -177,7 +177,12 @@ MAY = {
     "operator": {
         "submit",
         "submit_many",
+        "rerun",
+        "retry",
         "cancel",
+        "cancel_many",
+        "rerun_many",
+        "retry_many",
         "inject",
         "answer",
         "set_params",
@@ -246,7 +251,16 @@ async def test_a_role_permits_exactly_its_commands(tokens, role):
             assert (await talk.receive())["role"] == role
             for type in NEEDED:
                 fields = FIELDS.get(type, {})
-                if type in ("cancel", "get_run", "history", "wait", "get_task", "node_runs"):
+                if type in (
+                    "rerun",
+                    "retry",
+                    "cancel",
+                    "get_run",
+                    "history",
+                    "wait",
+                    "get_task",
+                    "node_runs",
+                ):
                     fields = {"run_id": "x"}
                 code = "ok"
                 try:

@@ -16,7 +16,7 @@ from greenroom import Run
 from greenroom.gateway.commands.entries import Entry
 from greenroom.gateway.commands.table import TABLE
 from greenroom.gateway.tasks.calls import TABLE as TASK_CALLS
-from greenroom.protocol.commands import LIMITING, OLD_NAMES
+from greenroom.protocol.commands import LIMITING, OLD_NAMES, BulkCommand
 from greenroom.protocol.records import default_limit
 from tests.support import Bodies
 from tests.texts import WRONG, paths_of, python_in, replaced
@@ -81,6 +81,8 @@ def arguments(entry: Entry, field: str, bad: Any) -> dict[str, Any]:
     required = {one.name for one in msgspec.structs.fields(entry.wire) if one.required} - {"id"}
     if entry.wire in LIMITING and field not in OLD_NAMES:
         required.add("limit")  # its old name is accepted, too
+    if issubclass(entry.wire, BulkCommand):  # requires at least one filter
+        required.add("lane" if field == "handle" else "handle")
     return {name: GOOD[name] for name in required} | {field: bad}
 
 

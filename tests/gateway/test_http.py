@@ -261,6 +261,78 @@ async def test_the_query_gives_the_arguments_of_a_get(home):
         assert (answer.status, answer.json["code"]) == (400, "invalid")
 
 
+async def test_the_query_gives_the_filters_of_a_list(home):
+    for number in range(4):
+        tags = {"n": str(number), "text": "a=b &c"}
+        await home.engine.submit("wait", handle=f"h{number}", params={}, tags=tags)
+    [run] = (await home.http("GET", "/api/runs?tag=n=2&tag=text=a%3Db%20%26c")).json["runs"]
+    assert (run["handle"], run["tags"]) == ("h2", {"n": "2", "text": "a=b &c"})
+    for query, count in (
+        ("tag=text=a=b%20%26c", 4),
+        ("tag=n=", 0),
+        ("job=wait&since=0.5&until=1e11", 4),
+        ("job=other", 0),
+        ("since=1e11", 0),
+        ("error=a", 0),
+        ("flow=a", 0),
+        ("tag=n=1&status=running&status=queued&limit=3", 1),
+    ):
+        answer = await home.http("GET", f"/api/runs?{query}")
+        assert (answer.status, len(answer.json["runs"])) == (200, count), query
+    for query, message in (
+        ("tag=n", "tag must be NAME=VALUE"),
+        ("tag=n=1&tag=n=2", "has two values"),
+        ("tag==1", "tags: name must not be empty"),
+        ("tags=n", "repeat tag=NAME=VALUE"),
+        ("since=yesterday", "since: expected number"),
+        ("since=null", "since must be a number"),
+        ("since=2&until=1", "since must not be later"),
+        ("error=", "error must not be empty"),
+    ):
+        answer = await home.http("GET", f"/api/runs?{query}")
+        assert (answer.status, answer.json["code"]) == (400, "invalid"), query
+        assert message in answer.json["message"]
+
+
+async def test_a_run_is_submitted_again_and_a_repeated_request_is_answered_with_the_same_run(home):
+    ticket = await home.engine.submit("wait", handle="alice", params={"n": 1}, tags={"a": "1"})
+    await ticket.cancel()
+    await ticket.wait()
+    path = f"/api/runs/{ticket.id}/rerun"
+    first = await home.http("POST", path, {"request_id": "again"})
+    second = await home.http("POST", path, {"request_id": "again"})
+    assert (first.status, second.status) == (201, 200)
+    assert first.json["run_id"] == second.json["run_id"] != ticket.id
+    run = (await home.http("GET", f"/api/runs/{first.json['run_id']}")).json
+    assert (run["params"], run["tags"]) == ({"n": 1}, {"a": "1"})
+    assert (await home.http("POST", f"/api/runs/{ticket.id}/retry", {})).json["code"] == "conflict"
+    assert (await home.http("POST", "/api/runs/nobody/rerun", {})).status == 404
+
+
+async def test_many_runs_are_cancelled_or_submitted_again(home):
+    for number in range(3):
+        await home.engine.submit("wait", handle=f"h{number}", params={}, tags={"n": str(number)})
+    body = {"tags": {"n": "1"}, "dry_run": True}
+    assert (await home.http("POST", "/api/bulk/cancel", body)).json == {
+        "matched": 1,
+        "done": 0,
+        "refused": 0,
+        "refusals": [],
+    }
+    assert (await home.http("POST", "/api/bulk/cancel", {"job": "wait"})).json["done"] == 3
+    for number in range(3):
+        await home.engine.wait((await home.engine.list_runs(handle=f"h{number}"))[0].id)
+    for _ in range(2):
+        answer = await home.http("POST", "/api/bulk/rerun", {"job": "wait", "request_id": "again"})
+        assert (answer.status, answer.json["done"]) == (200, 3)
+    assert len(await home.engine.list_runs()) == 6
+    assert (await home.http("POST", "/api/bulk/retry", {"job": "wait"})).json["matched"] == 0
+    for body in ({}, {"job": "wait", "limit": 0}, {"status": "failed"}, {"job": "wait", "request_id": ""}):
+        assert (await home.http("POST", "/api/bulk/cancel", body)).status == 400
+    answer = await home.http("POST", "/api/bulk/cancel", {"job": "wait", "limit": 2})
+    assert "more than 2 runs match" in answer.json["message"]
+
+
 async def test_a_lane_is_shown_and_set_under_its_name(home):
     assert (await home.http("GET", "/api/lanes/slow")).json["limit"] == 1
     assert (await home.http("PUT", "/api/lanes/slow", {"limit": 4})).status == 200

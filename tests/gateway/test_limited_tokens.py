@@ -20,7 +20,7 @@ from greenroom.gateway.commands.table import TABLE
 from greenroom.gateway.tasks.calls import TABLE as TASK_CALLS
 from greenroom.protocol.events import Event
 from greenroom.protocol.fold import Projection
-from greenroom.protocol.records import Snapshot
+from greenroom.protocol.records import RunRecord, Snapshot
 from tests.support import Bodies, until
 
 from .flowing import WAITS, flow_house
@@ -142,7 +142,7 @@ async def test_runs_of_other_handles_are_as_ones_that_do_not_exist(home, tokens)
     async with home.socket(headers=header(tokens, "alice")) as talk:
         for id in (theirs.id, "0" * 32):
             no_run = f'not_found: run "{id}" not found: {NEITHER}'
-            for type in ("get_run", "history", "cancel", "wait"):
+            for type in ("get_run", "history", "cancel", "wait", "rerun", "retry"):
                 assert await refusal(talk, type, run_id=id) == no_run
             assert await refusal(talk, "signal", run_id=id, key="k", value=1) == no_run
             for type in ("get_task", "node_runs"):
@@ -193,6 +193,9 @@ async def test_a_name_outside_the_limits_is_forbidden_with_what_the_token_lacks(
             ("start_flow", {"flow": "f", "handle": "bob/1"}),
             ("set_params", {"handle": "bob/1", "params": 1}),
             ("list_runs", {"handle": "bob/1"}),
+            ("cancel_many", {"handle": "bob/1"}),
+            ("rerun_many", {"handle": "bob/1"}),
+            ("retry_many", {"handle": "bob/1", "dry_run": True}),
             ("clear_handle", {"handle": "bob/1"}),
             ("release_handle", {"handle": "bob/1"}),
             ("inject", {"run_or_handle": "bob/1", "message": 1}),
@@ -211,6 +214,9 @@ async def test_a_name_outside_the_limits_is_forbidden_with_what_the_token_lacks(
         lacks = 'forbidden: this token is limited to the jobs quick (got "wait")'
         assert await refusal(talk, "submit", job="wait", handle="h") == lacks
         assert 'jobs quick (got "flow")' in await refusal(talk, "list_flows")
+        for type in ("list_runs", "cancel_many", "rerun_many", "retry_many"):
+            assert await refusal(talk, type, job="wait") == lacks
+            assert 'jobs quick (got "flow")' in await refusal(talk, type, flow="nightly")
 
 
 async def test_commands_for_the_whole_engine_require_a_token_without_limits(home, tokens):
@@ -364,8 +370,8 @@ async def populate(home: House) -> None:
         await home.engine.submit("quick", handle=handle, params={}, on_conflict="queue")
         ended = await home.engine.submit("quick", handle=f"{handle}/ended", params={})
         await ended.wait()
-    await home.engine.submit("wait", handle="alice/2", params={})
-    await home.engine.submit("wait", handle="alice/3", lane="images", params={})
+    await home.engine.submit("wait", handle="alice/2", params={}, tags={"kind": "odd"})
+    await home.engine.submit("wait", handle="alice/3", lane="images", params={}, tags={"kind": "odd"})
 
 
 FITS: dict[str, Callable[[dict[str, Any]], bool]] = {
@@ -377,6 +383,11 @@ FITS: dict[str, Callable[[dict[str, Any]], bool]] = {
         run["handle"].startswith("alice/") and run["lane"] == "images" and run["job"] == "wait"
     ),
 }
+
+
+def permits(name: str, run: RunRecord) -> bool:
+    """Whether the token of this name permits a run."""
+    return FITS[name](msgspec.structs.asdict(run))
 
 
 @pytest.mark.parametrize("name", list(MAKE))
@@ -403,6 +414,45 @@ async def test_state_snapshots_and_lists_contain_only_permitted_runs(home, token
         while page := (await talk.call("list_runs", limit=1, before=pages[-1] if pages else None))["runs"]:
             pages += [run["id"] for run in page]
         assert pages == newest_first
+
+
+@pytest.mark.parametrize("name", list(MAKE))
+async def test_filters_select_only_permitted_runs(home, tokens, name):
+    await populate(home)
+    every = [run for run in await home.engine.list_runs() if permits(name, run)]
+    since = sorted(run.created_at for run in every)[len(every) // 2]
+    async with home.socket(headers=header(tokens, name)) as talk:
+        for filter, expected in (
+            ({"since": since}, [run for run in every if run.created_at >= since]),
+            ({"until": since}, [run for run in every if run.created_at < since]),
+            ({"tags": {"kind": "odd"}}, [run for run in every if run.tags.get("kind") == "odd"]),
+            ({"status": ["queued", "running"]}, [run for run in every if not run.ended]),
+            ({"error": "e"}, []),
+        ):
+            found = (await talk.call("list_runs", **filter))["runs"]
+            assert [run["id"] for run in found] == [run.id for run in expected], filter
+
+
+@pytest.mark.parametrize("name", list(MAKE))
+async def test_bulk_operations_work_on_permitted_runs_only(home, tokens, name):
+    await populate(home)
+    every = await home.engine.list_runs()
+    pending = [run for run in every if not run.ended and permits(name, run)]
+    others = [run for run in every if not permits(name, run)]
+    async with home.socket(headers=header(tokens, name)) as talk:
+        for fields, done in (({"dry_run": True}, 0), ({}, len(pending)), ({}, 0)):
+            bulk = (await talk.call("cancel_many", since=0, **fields))["bulk"]
+            matched = done if fields == {} else len(pending)
+            assert (bulk["matched"], bulk["done"], bulk["refused"]) == (matched, done, 0)
+        for run in pending:
+            await home.engine.wait(run.id)
+        ended = [run for run in await home.engine.list_runs() if run.ended and permits(name, run)]
+        bulk = (await talk.call("rerun_many", since=0, request_id="r"))["bulk"]
+        assert (bulk["matched"], bulk["done"]) == (len(ended), len(ended))
+    for run in others:
+        assert (await home.engine.get_run(run.id)).status not in ("cancelling", "cancelled")
+    made = [run for run in await home.engine.list_runs() if run.id > every[0].id]
+    assert (len(made), all(permits(name, run) for run in made)) == (len(ended), True)
 
 
 @pytest.mark.parametrize("name", list(MAKE))

@@ -73,6 +73,12 @@ include-path = [
 ]
 [operations.checks]
 positive_data_acceptance.enabled = false
+
+# At least one filter is required, and `since` must not be later than `until`.
+[[operations]]
+include-operation-id = ["cancel_many", "rerun_many", "retry_many", "list_runs"]
+[operations.checks]
+positive_data_acceptance.enabled = false
 """
 
 

@@ -154,3 +154,40 @@ async def test_the_request_id_of_a_client_is_kept_and_joined_is_reported(
     command = wire.Submit(id=1, job="works", handle="h", request_id="mine")
     assert await execute(router, command) == {"run_id": "01", "joined": True}
     assert following.forwarded == [command]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        wire.Rerun(id=1, run_id="r"),
+        wire.Retry(id=1, run_id="r"),
+        wire.RerunMany(id=1, job="works"),
+        wire.RetryMany(id=1, job="works"),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+async def test_commands_that_submit_runs_again_are_repeated_with_the_same_request_id(
+    autojump_clock: trio.testing.MockClock, command: Any
+):
+    router = new_router()
+    first = FakeFollowing(LeaderLost("cut", sent=True))
+    second = FakeFollowing({})
+    follow(router, first)
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def change_leader() -> None:
+            await trio.testing.wait_all_tasks_blocked()
+            follow(router, second)
+
+        await execute(router, command)
+    [sent], [repeated] = first.forwarded, second.forwarded
+    assert sent.request_id is not None
+    assert sent == repeated
+
+
+async def test_a_bulk_cancel_is_not_repeated(autojump_clock: trio.testing.MockClock):
+    router = new_router()
+    follow(router, FakeFollowing(LeaderLost("cut", sent=True)))
+    with pytest.raises(Unavailable, match="may or may not have been carried out"):
+        await execute(router, wire.CancelMany(id=1, job="works"))

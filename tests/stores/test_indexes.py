@@ -12,8 +12,9 @@ import pytest
 from sqlalchemy import Connection
 
 from greenroom.persistence.flows import FlowRunQuery
-from greenroom.persistence.reading import read_all, read_history, read_run, read_runs
+from greenroom.persistence.reading import read_all, read_history, read_run
 from greenroom.persistence.reading_flows import read_flow_runs
+from greenroom.persistence.searching import read_runs, search_runs
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.persistence.statements import Statements
 from greenroom.persistence.store import RunQuery
@@ -23,6 +24,7 @@ from greenroom.protocol.states import Status
 from .story import NOW, begin, life
 
 FAILED = frozenset({Status.FAILED, Status.TIMED_OUT})
+TAGS = {"customer": "42", "env": "prod"}
 
 READS: dict[str, Callable[[Connection], object]] = {
     "at the opening": lambda connection: read_all(connection, NOW),
@@ -30,6 +32,13 @@ READS: dict[str, Callable[[Connection], object]] = {
     "the runs of a handle": lambda connection: read_runs(connection, RunQuery(handle="a", limit=10)),
     "the runs of a lane": lambda connection: read_runs(connection, RunQuery(lane="a", limit=10)),
     "runs that failed": lambda connection: read_runs(connection, RunQuery(status=FAILED, limit=10)),
+    "runs with tags": lambda connection: read_runs(connection, RunQuery(tags=TAGS, limit=10)),
+    "runs with tags that failed": lambda connection: read_runs(
+        connection, RunQuery(tags=TAGS, status=FAILED, before="r9", limit=10)
+    ),
+    "runs of a job that failed": lambda connection: search_runs(
+        connection, RunQuery(status=FAILED, job="mirror"), 10
+    ),
     "runs of flows that failed": lambda connection: read_flow_runs(connection, FlowRunQuery(status=FAILED)),
     "a history": lambda connection: read_history(connection, "r1", 0, 10),
 }
@@ -66,9 +75,16 @@ async def test_no_query_scans_all_runs_or_all_events(name: str, tmp_path: Path) 
 
 
 async def test_pending_or_failed_runs_are_found_by_their_index(tmp_path: Path) -> None:
-    for name in ("at the opening", "runs that failed"):
+    for name in ("at the opening", "runs that failed", "runs of a job that failed"):
         plans = await plans_of(tmp_path / "store.db", READS[name])
         assert any("runs_by_status (status=?" in plan for plan in plans), plans
+
+
+@pytest.mark.parametrize("name", ["runs with tags", "runs with tags that failed"])
+async def test_tags_find_their_runs_in_the_order_of_the_list(name: str, tmp_path: Path) -> None:
+    plans = await plans_of(tmp_path / "store.db", READS[name])
+    assert plans[0].startswith("SEARCH tag_"), plans
+    assert not any("TEMP B-TREE" in plan or "SCAN" in plan for plan in plans), plans
 
 
 async def test_a_compare_and_set_finds_its_run_by_the_id(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ NEW_TABLES = {
     *("deaths", "leases"),
     *("executors", "deletions"),
     "buckets",
+    "run_tags",
 }
 
 

@@ -67,6 +67,9 @@ class ModelRun:
         self.priority = event.priority
         self.key = event.key
         self.placed_at = event.at
+        self.tags = event.tags
+        self.created_at = event.at
+        self.error: str | None = None  # since its end
         self.submitted_at = self.attempt_at = 0.0  # trio's time
         self.executed = 0.0  # seconds that this attempt has executed, without the time in its present slot
         self.executes_since: float | None = None

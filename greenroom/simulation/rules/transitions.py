@@ -159,6 +159,7 @@ class TransitionRules:
         run.status, run.attempt, run.reason, run.fate = to, event.attempt, event.reason, None
         run.place = event.place
         run.statuses.append((event.seq, to))
+        run.error = event.error
         run.waits_for_slot = to is Status.SUSPENDED and event.waiting_for == "slot"
         if event.interactive is not None:
             run.has_body = event.interactive

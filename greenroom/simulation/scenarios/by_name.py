@@ -22,6 +22,7 @@ NAMED = {
     "executors": "greenroom.simulation.scenarios.executors:executors",
     "batches": "greenroom.simulation.scenarios.batches:batches",
     "delays": "greenroom.simulation.scenarios.delays:delays",
+    "finding": "greenroom.simulation.scenarios.finding:finding",
     "leases": "greenroom.simulation.scenarios.leases:leases",
     "nodes": "greenroom.simulation.scenarios.nodes:nodes",
     "ordering": "greenroom.simulation.scenarios.ordering:ordering",

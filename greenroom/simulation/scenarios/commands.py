@@ -9,7 +9,7 @@ clients receive.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any
@@ -84,10 +84,16 @@ class Play:
     """One simulation: a server with bodies, its callers and followers, and faults."""
 
     def __init__(
-        self, world: World, *, max_concurrent: int = MAX_CONCURRENT, gateway: GatewayConfig | None = None
+        self,
+        world: World,
+        *,
+        max_concurrent: int = MAX_CONCURRENT,
+        gateway: GatewayConfig | None = None,
+        calls: Mapping[str, Deed] | None = None,
     ) -> None:
         self.world = world
         self.gateway = gateway
+        self.calls = CALLS if calls is None else calls
         self.bodies = Bodies()
         Steady(self.bodies)
         self.max_concurrent = max_concurrent
@@ -178,7 +184,9 @@ class Play:
         if deed in FAULTS or deed == "restart_at_rest":
             await getattr(self, deed)(random)
         else:
-            await Caller(self.world.client(self.new_name()), self.world, self.desk).call(CALLS[deed], random)
+            await Caller(self.world.client(self.new_name()), self.world, self.desk).call(
+                self.calls[deed], random
+            )
 
     def new_name(self) -> str:
         """A new name for a caller, so that the events that it causes can be found."""

@@ -120,8 +120,15 @@ class Client:
         outcomes = await self.command("submit_many", runs, all_or_nothing=all_or_nothing)
         return [one if isinstance(one, GreenroomError) else self.ticket(one) for one in outcomes]
 
-    async def rerun(self, run_id: str) -> SimulatedTicket[Any]:
-        return self.ticket(await self.command("rerun", run_id))
+    async def rerun(self, run_id: str, *, request_id: str | None = None) -> SimulatedTicket[Any]:
+        return self.ticket(await self.command("rerun", run_id, request_id=request_id))
+
+    async def retry(self, run_id: str, *, request_id: str | None = None) -> SimulatedTicket[Any]:
+        return self.ticket(await self.command("retry", run_id, request_id=request_id))
+
+    cancel_many = _command(RunEngine.cancel_many)
+    rerun_many = _command(RunEngine.rerun_many)
+    retry_many = _command(RunEngine.retry_many)
 
     cancel = _command(RunEngine.cancel)
     inject = _command(RunEngine.inject)

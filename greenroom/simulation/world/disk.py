@@ -19,7 +19,7 @@ from ...persistence.failures import StoreDown
 from ...persistence.flows import FlowRunPage, StoredFlow
 from ...persistence.leasekeeping import Failed, Told
 from ...persistence.sqlstore import SqlStore
-from ...persistence.store import Batch, Checkpoint, LeaseWatch, Retention, Store, Stored
+from ...persistence.store import Batch, Checkpoint, Found, LeaseWatch, Retention, Store, Stored
 from ...protocol.errors import Conflict
 from ...protocol.events import Event, InterruptClosed
 from ...protocol.flow.records import NodeRun, VersionRow
@@ -279,6 +279,7 @@ class DiskStore:
 
     run = _read(Store.run, RunRecord | None)
     runs = _read(Store.runs, list[RunRecord])
+    search = _read(Store.search, Found)
     history = _read(Store.history, list[Event])
     events = _read(Store.events, list[Event])
     checkpoint = _read(Store.checkpoint, Checkpoint | None, needed=True)
@@ -289,6 +290,7 @@ class DiskStore:
     versions = _read(Store.versions, list[VersionRow])
     node_runs = _read(Store.node_runs, list[NodeRun])
     request_ids = _read(Store.request_ids, dict[str, str])
+    runs_of_requests = _read(Store.runs_of_requests, set[str])
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         await self._reach()
