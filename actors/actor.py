@@ -19,7 +19,7 @@ from .channel import Channel, Reply
 
 logger = logging.getLogger("greenroom")
 
-Kind = Literal["supervisor", "run", "journal", "catalog", "registry", "workqueue"]
+Kind = Literal["supervisor", "run", "journal", "catalog", "registry", "workqueue", "schedules"]
 """An actor's address is its kind and its name."""
 
 observer: Callable[[Kind, str, object], None] | None = None

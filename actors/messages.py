@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..persistence.store import Memo, StoredRun, Terms
-from ..protocol.events import RunStateChanged
+from ..protocol.events import Event, RunStateChanged
 from ..protocol.records import RunRecord
 from ..protocol.submission import OnConflict, OnWait
 from ..protocol.validation import FilesFate
@@ -49,6 +49,7 @@ class Submission(msgspec.Struct):
     uncommon: dict[str, Any] | None = None  # fields of its first event that few runs have (`fold.UNCOMMON`)
     place: int | None = None  # set by the supervisor when the run enters its lane
     memos: tuple[Memo, ...] = ()  # committed together with its creation
+    events: tuple[Event, ...] = ()  # the same, after its first event
     stored: StoredRun | None = None  # the stored state, after a restart
     begun: bool = False  # set by the supervisor when the run is first granted a slot
     next_attempt: int = 1  # the attempt that the next slot is for; from the run's `Enter`

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import Double, TypeEngine
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 metadata = MetaData()
 
@@ -241,6 +241,13 @@ executors = Table(
     metadata,
     Column("id", String(32), primary_key=True),  # a hash of the executor's own id
     Column("executor", _Json, nullable=False),
+    Column("record", _Json, nullable=False),
+)
+
+schedules = Table(
+    "schedules",
+    metadata,
+    Column("id", String(32), primary_key=True),  # a hash of the schedule's name
     Column("record", _Json, nullable=False),
 )
 

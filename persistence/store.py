@@ -16,6 +16,7 @@ from ..protocol.executors import JobTerms
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.patterns import Within
 from ..protocol.records import ExecutorState, RunRecord
+from ..protocol.schedules import ScheduleRecord
 from ..protocol.states import Status
 from .flows import FlowMemo, FlowRunPage, FlowRunQuery, StoredFlow, WorkerRow
 
@@ -134,6 +135,12 @@ class Deaths(msgspec.Struct, frozen=True, gc=False):
     tried: bool = False
 
 
+class ScheduleGone(msgspec.Struct, frozen=True, gc=False):
+    """A schedule was deleted."""
+
+    schedule: str
+
+
 Memo = (
     Checkpoint
     | AnswersSpent
@@ -146,6 +153,8 @@ Memo = (
     | WakesAt
     | Requested
     | Deaths
+    | ScheduleRecord
+    | ScheduleGone
     | FlowMemo
 )
 """Data that is stored in addition to the events."""
@@ -253,6 +262,7 @@ class Stored(msgspec.Struct, gc=False):
     versions: list[VersionRow] = []
     workers: list[WorkerRow] = []
     executors: dict[str, ExecutorState] = {}
+    schedules: dict[str, ScheduleRecord] = {}
     deletions: list[DeletionOwed] = []
     last_id: str = ""
     abandoned: list[RunRecord] = []

@@ -140,3 +140,25 @@ def to_wire(options: SubmitOptions) -> dict[str, Any]:
     if options.needs:
         fields["needs"] = tuple(options.needs)
     return fields
+
+
+def to_stored(options: SubmitOptions) -> dict[str, Any]:
+    """Return the options of a submission that a schedule repeats: those that are not the default. Raises
+    `Invalid` for an option that cannot be repeated."""
+    if options.request_id is not None:
+        raise Invalid(
+            f"request_id cannot be set for a schedule, which has one for each due time "
+            f"(got {shown(options.request_id)}): remove it"
+        )
+    if options.on_wait is not None:
+        raise Invalid("on_wait cannot be set for a schedule, which is stored: remove it")
+    options.check()
+    fields = to_wire(options)
+    defaults = to_wire(SubmitOptions(job=options.job, handle=options.handle))
+    return {name: value for name, value in fields.items() if value != defaults.get(name)}
+
+
+def from_stored(stored: Mapping[str, Any]) -> SubmitKeywords:
+    """Return the options of a submission that a schedule repeats."""
+    options = {name: timeout_from_wire(value) if name in _TIMES else value for name, value in stored.items()}
+    return cast(SubmitKeywords, options)

@@ -15,6 +15,7 @@ import trio
 
 from ...persistence.store import Memo, Terms
 from ...protocol.errors import Conflict, Invalid, Unavailable
+from ...protocol.events import Event
 from ...protocol.fold import Projection
 from ...protocol.jobs import AnyJob
 from ...protocol.names import check_name, lane_name
@@ -52,6 +53,10 @@ class Caller(msgspec.Struct, frozen=True, gc=False):
     by: str
     parent: str | None = None
     ancestors: tuple[str, ...] = ()
+
+
+Together = Callable[[str], tuple[tuple[Event, ...], tuple[Memo, ...]]]
+"""Returns events and memos to commit with the creation of a run, given its id."""
 
 
 class EntryPoint:
@@ -151,10 +156,23 @@ class EntryPoint:
                 )
             )
 
+    async def check(self, options: SubmitOptions) -> Any:
+        """Check a submission for later, except its handle; returns its parameters as JSON values."""
+        job = self._jobs.get(options.job)
+        self._lane(job, options)
+        options.check()
+        plain = self._plain(job, options.params)
+        if options.needs:
+            _needs(job, options.needs)
+        if job.special is not None:
+            await job.special.prepare("", plain, self.ask)
+        return plain
+
     async def submit(
-        self, options: SubmitOptions, caller: Caller
+        self, options: SubmitOptions, caller: Caller, together: Together | None = None
     ) -> tuple[Accepted, Reply[RunRecord | None]]:
-        """Submit a run. Returns when it is committed, with the reply that its end will set."""
+        """Submit a run. Returns when it is committed, with the reply that its end will set. `together` gives
+        events and memos to commit with its creation."""
         check_name("by", caller.by)
         registered = self._jobs.get(options.job)
         id, handle = self._ids(), options.handle
@@ -203,6 +221,9 @@ class EntryPoint:
             ended=ended,
             memos=memos,
         )
+        if together is not None:
+            submission.events, more = together(id)
+            submission.memos += more
         accepted: Accepted = await self.ask(Submit(submission, options.on_conflict, Reply()))
         return accepted, accepted.ended or ended
 

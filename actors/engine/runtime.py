@@ -41,6 +41,8 @@ from ..messages import Closing, Stop, WaitForActive
 from ..run.actor import RunActor
 from ..run.execution import Execution, LiveBodies, LocalExecution
 from ..run.services import Services, Surroundings
+from ..schedules.actor import SchedulesActor
+from ..schedules.messages import Stop as StopSchedules
 from ..scheduling.supervisor import Supervisor
 from ..workers.api import Workers
 from ..workers.dispatch import Dispatch
@@ -157,6 +159,7 @@ class Runtime:
         self._catalog = Catalog(self._journal, ids, clock)
         flow_job = FlowJob(store, clock, max_value_bytes)
         announced = AnnouncedJobs(jobs)
+        self._declared = [job.schedule for job in jobs.all if job.schedule is not None]
         self._jobs = jobs = EngineJobs(jobs, flow_job.job(), announced)
         entry = self._entry = EntryPoint(jobs, self._supervisor, self._journal, ids, max_value_bytes)
         self._asyncio_bodies = AsyncioBodies(self.interrupt)
@@ -183,6 +186,7 @@ class Runtime:
             Graphs(store), self._catalog, dispatch, jobs, self._journal, allow_scripts, functions
         )
         flow_job.begin(flow_services)
+        self._schedules = SchedulesActor(entry, self._directory, self._spawn_helper, clock)
         # Created once: a bound method per run would be one more object for the garbage collector.
         self._actor_args = (self._alarms, self._directory.remove, self._actor_failed)
         self._run_args = (self._spawn_helper, self._spawn_body, self.interrupt)
@@ -199,6 +203,9 @@ class Runtime:
             Workers(entry, self._registry, self._queue, clock, networks),
             flow_services,
             Executors(self._executors),
+            self._schedules,
+            ids,
+            clock,
             children,
             self._leasing,
         )
@@ -313,6 +320,9 @@ class Runtime:
         self._directory.add(supervisor)
         self._executors.restore(stored)
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
+        draining = stored.draining and continues
+        self._schedules.restore(stored.schedules, self._declared, self._ids, draining=draining)
+        self._directory.add(self._schedules)
         await self._journal.look(lambda committed: committed.seq)
 
     async def _begin_stream(self, stored: Stored, projection: Projection) -> None:
@@ -379,6 +389,7 @@ class Runtime:
             self._children.close()
         patience = 0.0 if self._patience.cancel_called else self._shutdown_timeout
         self._journal.hurry(trio.current_time() + patience)
+        self._schedules.tell(StopSchedules())
         self._supervisor.tell(Closing(False, Reply()))
         self._send_to_runs(Stop(now=False))
         with self._patience:

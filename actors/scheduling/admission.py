@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ...persistence.store import Requested, Stored
 from ...protocol.errors import Conflict, Draining, GreenroomError, Internal, QueueFull
-from ...protocol.events import RunChanged, RunStateChanged
+from ...protocol.events import Event, RunChanged, RunStateChanged
 from ...protocol.fold import Projection
 from ...protocol.states import Status
 from ...protocol.values import shown
@@ -324,8 +324,11 @@ class _New(msgspec.Struct, frozen=True, gc=False):
         cancels: tuple[tuple[Kind, str, object], ...] = tuple(
             ("supervisor", "", cancel_replaced(run, submission.by)) for run in self.replaces
         )
+        events: tuple[Event, ...] = (created,) if start is None else (created, *start.events)
+        if submission.events:
+            events = (created, *submission.events, *events[1:])
         return Change(
-            (created,) if start is None else (created, *start.events),
+            events,
             run=submission.id,
             generation=None if start is None else start.generation,
             memos=submission.memos,

@@ -68,6 +68,7 @@ from ..messages import (
     WaitForActive,
     cancel_replaced,
 )
+from ..schedules.messages import DrainingChanged
 from .admission import Admission
 from .clearing import cancel_all, select_runs
 from .executor_pool import IN_PROCESS, Demand
@@ -551,7 +552,8 @@ class SupervisorMachine:
 
     def _engine_changed(self, by: str, reply: Reply[object] | None) -> None:
         changed = EngineChanged(seq=0, at=0, by=by, max_concurrent=self.order.limit, draining=self.draining)
-        self.effects.commit(Change((changed,), reply=reply))
+        told = ("schedules", "", DrainingChanged(self.draining))
+        self.effects.commit(Change((changed,), reply=reply, notify=(told,)))
 
     # Long waits.
 
