@@ -27,6 +27,7 @@ from ..engine.ticket import Ticket
 from ..journal.change import Change
 from ..journal.journal import Journal
 from .actor import SchedulesActor, submission_of
+from .decisions import check_times
 from .machine import unknown
 from .messages import Delete, Put, SetPaused
 
@@ -98,6 +99,7 @@ class Schedules:
         )
         if paused is not None and not isinstance(paused, bool):
             raise Invalid(f"paused must be true or false (got {shown(paused)})", value=shown(paused))
+        check_times(definition)
         plain = await self._entry.check(submitted)
         definition = msgspec.structs.replace(definition, params=plain)
         put = Put(definition, self._ids(), paused, by, Reply())

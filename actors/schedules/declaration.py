@@ -9,6 +9,7 @@ from ...protocol.errors import Invalid
 from ...protocol.schedules import Missed, ScheduleDefinition, define
 from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords, to_stored
 from ...protocol.values import shown
+from .decisions import check_times
 
 
 class Schedule:
@@ -52,7 +53,7 @@ class Schedule:
 
     def definition(self, job: str, plain_params: Any) -> ScheduleDefinition:
         """The checked definition, with the parameters as JSON values. Raises `Invalid`."""
-        return define(
+        definition = define(
             job if self._name is None else self._name,
             job,
             handle=self._handle,
@@ -60,6 +61,7 @@ class Schedule:
             options=to_stored(self.submission(job)),
             **self._times,
         )
+        return check_times(definition)
 
 
 _TIMES = ("cron", "every", "timezone", "jitter", "missed", "missed_limit")

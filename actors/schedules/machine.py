@@ -20,26 +20,17 @@ import msgspec
 from msgspec.structs import replace
 
 from ...persistence.store import ScheduleGone
-from ...protocol.due_times import DueTimes
 from ...protocol.errors import Conflict, Draining, GreenroomError, NotFound, QueueFull, Unavailable
 from ...protocol.events import ScheduleChanged, ScheduleFired, ScheduleMissed
-from ...protocol.schedules import (
-    MAX_SCHEDULES,
-    NEXT_TIMES,
-    Fire,
-    LeaveOut,
-    ScheduleDefinition,
-    ScheduleRecord,
-    after_firing,
-    after_missing,
-    decide,
-    revised,
-    times_of,
-)
+from ...protocol.schedules import ScheduleDefinition, ScheduleRecord, after_firing, after_missing
 from ...protocol.values import shown
 from ..effects import Effects
 from ..journal.change import Change
+from .decisions import NEXT_TIMES, Fire, LeaveOut, decide, revised, times_of
+from .due_times import DueTimes
 from .messages import Delete, DrainingChanged, FiringEnded, Put, SetPaused, Source, Stop, StoreIsBack
+
+MAX_SCHEDULES = 10_000
 
 _MOST_FIRINGS = 1000
 """How many firings are submitted at a time; the others wait in the heap."""

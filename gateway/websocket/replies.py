@@ -53,6 +53,7 @@ class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
     node_runs: list[msgspec.Raw] | None = None
     workers: list[msgspec.Raw] | None = None
     executors: list[msgspec.Raw] | None = None
+    schedules: list[msgspec.Raw] | None = None
     more: bool = False
 
 
@@ -76,7 +77,9 @@ def snapshot_replies(
         yield codec.encode(_OkPart(id, seq, part, more))
 
 
-LISTS = frozenset({"runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"})
+LISTS = frozenset(
+    {"runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors", "schedules"}
+)
 """The fields of replies that can be long lists."""
 
 

@@ -79,7 +79,7 @@ def test_engine_and_client_have_every_name_of_their_common_interface():
         (interface.EngineExecutors, (engine.Executors, client.ClientExecutors)),
     ):
         for facade in facades:
-            attributes = {*public(facade), "id", "joined", "flows", "workers", "executors"}
+            attributes = {*public(facade), "id", "joined", "flows", "workers", "executors", "schedules"}
             assert set(public(protocol)) <= attributes
 
 

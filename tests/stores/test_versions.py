@@ -31,6 +31,7 @@ NEW_TABLES = {
     *("flows", "flow_versions", "flow_runs", "node_runs", "workers"),
     *("deaths", "leases"),
     *("executors", "deletions"),
+    "schedules",
 }
 
 
@@ -85,7 +86,7 @@ async def it_goes_on(url: str) -> None:
     assert (queued.record.handle, queued.record.params) == ("Ünïcödé 漢字", [True, None, 0.5])
     assert stored.requests == [StoredRequest("once", "r1", "f" * 32, None)]
     assert (stored.flows, stored.versions, stored.workers) == ([], [], [])
-    assert (stored.executors, stored.deletions) == ({}, [])
+    assert (stored.executors, stored.deletions, stored.schedules) == ({}, [], {})
 
     story = Story(store, stored)
     await story.tell(*life("r3", place=9), moved(story.runs["r2"], Status.RUNNING, attempt=1))

@@ -23,8 +23,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from .errors import Invalid
-from .values import shown
+from ...protocol.errors import Invalid
+from ...protocol.values import shown
 
 if TYPE_CHECKING:
     from cronsim import CronSim
