@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .actors.jobs import Jobs
     from .actors.run.api import Run
     from .actors.run.blocking import BlockingRun
+    from .actors.schedules.declaration import Schedule
     from .errors import (
         Compacting,
         Conflict,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from .protocol.events import Event, Filter
     from .protocol.names import lane_name, session_handle
     from .protocol.records import RunRecord, Snapshot
+    from .protocol.schedules import ScheduleRecord
     from .worker.services import Services
 
     __version__: str
@@ -88,6 +90,8 @@ __all__ = [
     "RunRecord",
     "RunRejected",
     "RunTimedOut",
+    "Schedule",
+    "ScheduleRecord",
     "Services",
     "Snapshot",
     "Ticket",
@@ -111,6 +115,8 @@ _HOMES = {
     "Keep": ".actors.engine.retention",
     "Run": ".actors.run.api",
     "RunRecord": ".protocol.records",
+    "Schedule": ".actors.schedules.declaration",
+    "ScheduleRecord": ".protocol.schedules",
     "Services": ".worker.services",
     "Snapshot": ".protocol.records",
     "Ticket": ".actors.engine.ticket",

@@ -154,8 +154,10 @@ def to_stored(options: SubmitOptions) -> dict[str, Any]:
         raise Invalid("on_wait cannot be set for a schedule, which is stored: remove it")
     options.check()
     fields = to_wire(options)
+    if options.needs:
+        fields["needs"] = list(options.needs)  # as JSON
     defaults = to_wire(SubmitOptions(job=options.job, handle=options.handle))
-    return {name: value for name, value in fields.items() if value != defaults.get(name)}
+    return {name: value for name, value in fields.items() if value not in (None, defaults.get(name))}
 
 
 def from_stored(stored: Mapping[str, Any]) -> SubmitKeywords:

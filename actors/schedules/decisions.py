@@ -2,7 +2,7 @@
 
 An engine that was killed at any moment decides the same again:
 
-    late(t)   = now - t > GRACE + jitter            the due times that count as missed
+    late(t)   = now - t >= GRACE + jitter           the due times that count as missed
     skip      leaves out every late time
     latest    if a time is late: leaves out all but the last due one
     all       leaves out all but the last `missed_limit` late ones
@@ -22,7 +22,7 @@ from ...protocol.values import shown
 from .due_times import Cron, DueTimes, Interval
 
 GRACE = 60.0
-"""Seconds by which a firing can be late, in addition to its jitter, without counting as missed."""
+"""A firing that is late by these seconds, in addition to its jitter, counts as missed."""
 
 NEXT_TIMES = 3
 """How many due times a record lists."""

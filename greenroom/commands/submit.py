@@ -18,12 +18,47 @@ from .output import echo, end_with, parsed
 
 def submission(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a submission to a command."""
-    for option in reversed(_SUBMISSION):
+    return _with(command, [*_CONFLICTS, _REQUEST_ID, *_LIMITS])
+
+
+def repeated_submission(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a submission that is repeated, which has no request id of its own."""
+    return _with(command, [*_CONFLICTS, *_LIMITS])
+
+
+def parameters(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for what a run executes, and where; see `params_given`."""
+    return _with(command, _PARAMETERS)
+
+
+def _with(command: Callable[..., None], options: list[_Option]) -> Callable[..., None]:
+    for option in reversed(options):
         command = option(command)
     return command
 
 
-_SUBMISSION = [
+_Option = Callable[[Callable[..., None]], Callable[..., None]]
+
+_PARAMETERS: list[_Option] = [
+    click.option("--params", metavar="JSON", help="The parameters; - reads them from standard input."),
+    click.option(
+        "--param", "-p", "pairs", multiple=True, metavar="NAME=VALUE", help="One parameter; repeatable."
+    ),
+    click.option(
+        "--kind",
+        default="start",
+        metavar="KIND",
+        help="`start`, or `continue` to start at the last checkpoint.",
+    ),
+    click.option(
+        "--need",
+        "needs",
+        multiple=True,
+        metavar="LABEL",
+        help="Execute it only on executors with this label; repeatable.",
+    ),
+]
+_CONFLICTS: list[_Option] = [
     click.option("--lane", metavar="NAME", help="The lane. [default: the lane of the job]"),
     click.option(
         "--on-conflict",
@@ -32,7 +67,11 @@ _SUBMISSION = [
         show_default=True,
         help="What to do if the handle has an active run.",
     ),
-    click.option("--request-id", metavar="ID", help="Two submissions with the same id create one run."),
+]
+_REQUEST_ID: _Option = click.option(
+    "--request-id", metavar="ID", help="Two submissions with the same id create one run."
+)
+_LIMITS: list[_Option] = [
     click.option("--queue-timeout", type=Timeout(), metavar="TIME", help="The longest wait for a slot."),
     click.option(
         "--run-timeout", type=Timeout(), metavar="TIME", help="The longest execution of an attempt."
@@ -46,20 +85,7 @@ _SUBMISSION = [
 @click.command()
 @click.argument("job")
 @click.option("--handle", "-H", required=True, metavar="NAME", help="The handle; its runs never overlap.")
-@click.option("--params", metavar="JSON", help="The parameters; - reads them from standard input.")
-@click.option(
-    "--param", "-p", "pairs", multiple=True, metavar="NAME=VALUE", help="One parameter; repeatable."
-)
-@click.option(
-    "--kind", default="start", metavar="KIND", help="`start`, or `continue` to start at the last checkpoint."
-)
-@click.option(
-    "--need",
-    "needs",
-    multiple=True,
-    metavar="LABEL",
-    help="Execute it only on executors with this label; repeatable.",
-)
+@parameters
 @submission
 @click.option("--wait", is_flag=True, help="Wait for the run's end, and print its result.")
 @for_server
@@ -78,7 +104,7 @@ def submit(
       greenroom submit mirror --handle alice --on-conflict queue --request-id nightly-2026-11-18
       greenroom submit train --handle alice --need gpu
     """
-    given = _params(params, pairs)
+    given = params_given(params, pairs)
 
     async def talk(client: Client) -> None:
         ticket = await client.submit(job, params=given, **options)
@@ -97,7 +123,8 @@ def echo_accepted(ticket: ClientTicket, as_json: bool) -> None:
         click.echo("This run already existed.", err=True)
 
 
-def _params(params: str | None, pairs: tuple[str, ...]) -> Any:
+def params_given(params: str | None, pairs: tuple[str, ...]) -> Any:
+    """The parameters from `--params` or `--param`; `None` without either."""
     if params is not None and pairs:
         raise click.UsageError("--params cannot be combined with --param")
     if params is not None:
