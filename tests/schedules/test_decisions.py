@@ -97,7 +97,9 @@ def test_an_expression_without_further_times_waits_for_ever():
     assert decide(schedule, Never(), BEGAN) == Wait(math.inf)
 
 
-@given(st.floats(0, 100_000), st.sampled_from(["skip", "latest", "all"]), st.integers(1, 20), st.integers(0, 90))
+@given(
+    st.floats(0, 100_000), st.sampled_from(["skip", "latest", "all"]), st.integers(1, 20), st.integers(0, 90)
+)
 def test_each_due_time_fires_once_or_is_left_out(after, missed, limit, jitter):
     schedule = record(missed=missed, missed_limit=limit, jitter=float(jitter))
     due = [time for k in range(1, 1001) if schedule.starts_at(time := BEGAN + k * 100.0) <= BEGAN + after]
@@ -125,9 +127,7 @@ def test_a_request_id_names_the_schedule_its_generation_and_the_time():
 
 
 def put_again(before, after, paused=None, **options):
-    return revised(
-        before, definition(**options), id="id2", source="api", paused=paused, now=BEGAN + after
-    )
+    return revised(before, definition(**options), id="id2", source="api", paused=paused, now=BEGAN + after)
 
 
 def test_a_schedule_that_is_put_again_with_the_same_times_continues():

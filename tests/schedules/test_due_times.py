@@ -29,7 +29,13 @@ class Fields:
     """A cron expression as the sets of its fields, with its text."""
 
     def __init__(self, minutes, hours, days, months, weekdays):
-        self.minutes, self.hours, self.days, self.months, self.weekdays = minutes, hours, days, months, weekdays
+        self.minutes, self.hours, self.days, self.months, self.weekdays = (
+            minutes,
+            hours,
+            days,
+            months,
+            weekdays,
+        )
 
     @property
     def text(self):
@@ -40,7 +46,11 @@ class Fields:
         return self.text
 
     def matches(self, local):
-        for field, value in ((self.minutes, local.minute), (self.hours, local.hour), (self.months, local.month)):
+        for field, value in (
+            (self.minutes, local.minute),
+            (self.hours, local.hour),
+            (self.months, local.month),
+        ):
             if field is not None and value not in field:
                 return False
         weekday = local.isoweekday() % 7
