@@ -50,6 +50,19 @@ class Delivery(Protocol):
         false if there is no longer an actor at the address."""
 
 
+class Address:
+    """Where to send messages for an actor that may not be awake."""
+
+    def __init__(self, delivery: Delivery, kind: Kind, name: str = "") -> None:
+        self._delivery = delivery
+        self._kind: Kind = kind
+        self._name = name
+
+    def tell(self, message: object) -> None:
+        """Send the actor a message. Never waits."""
+        self._delivery.tell(self._kind, self._name, message)
+
+
 class Actor:
     """The loop: take the waiting messages, handle them, sleep until the next message or `deadline`."""
 

@@ -54,7 +54,6 @@ from ..messages import (
     WaitForActive,
 )
 from ..run.execution import LiveBodies, LiveBody
-from ..schedules.actor import SchedulesActor
 from ..schedules.api import Schedules
 from ..workers.api import Workers
 from .entry_point import Caller, EntryPoint
@@ -84,14 +83,13 @@ class Engine(Reads):
         workers: Workers,
         flow_services: FlowServices,
         executors: Executors,
-        schedules: SchedulesActor,
         ids: Callable[[], str],
         clock: Callable[[], float],
         children: Children | None,
         leasing: Leasing,
     ) -> None:
         self.flows = Flows(entry, flow_services, store, self)
-        self.schedules = Schedules(entry, schedules, journal, ids, clock, self)
+        self.schedules = Schedules(entry, directory, journal, ids, clock, self)
         self.workers = workers
         self.executors = executors
         self._entry = entry

@@ -24,7 +24,7 @@ from ...protocol.records import RunRecord
 from ...protocol.submission import SubmitOptions
 from ...protocol.validation import check_needs, check_seconds
 from ...protocol.values import json_value, shown
-from ..actor import Actor
+from ..actor import Actor, Address
 from ..channel import Reply
 from ..jobs import Job, Jobs
 from ..journal.journal import Journal
@@ -87,7 +87,7 @@ class EntryPoint:
         """Send the supervisor a message without a reply."""
         self._supervisor.tell(message)
 
-    async def ask(self, message: Any, actor: Actor | None = None) -> Any:
+    async def ask(self, message: Any, actor: Actor | Address | None = None) -> Any:
         """Send a message to the supervisor (or another actor) and wait for the reply. Raises `Unavailable` if
         the engine stops first."""
         self.check_open()

@@ -42,7 +42,6 @@ from ..run.actor import RunActor
 from ..run.execution import Execution, LiveBodies, LocalExecution
 from ..run.services import Services, Surroundings
 from ..schedules.actor import SchedulesActor
-from ..schedules.messages import Stop as StopSchedules
 from ..scheduling.supervisor import Supervisor
 from ..workers.api import Workers
 from ..workers.dispatch import Dispatch
@@ -191,6 +190,7 @@ class Runtime:
         self._actor_args = (self._alarms, self._directory.remove, self._actor_failed)
         self._run_args = (self._spawn_helper, self._spawn_body, self.interrupt)
         self._directory.makes("run", self._make_run)
+        self._directory.makes("schedules", lambda _: self._schedules)
         self.engine = Engine(
             entry,
             self._journal,
@@ -203,7 +203,6 @@ class Runtime:
             Workers(entry, self._registry, self._queue, clock, networks),
             flow_services,
             Executors(self._executors),
-            self._schedules,
             ids,
             clock,
             children,
@@ -320,9 +319,9 @@ class Runtime:
         self._directory.add(supervisor)
         self._executors.restore(stored)
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
-        draining = stored.draining and continues
-        self._schedules.restore(stored.schedules, self._declared, self._ids, draining=draining)
-        self._directory.add(self._schedules)
+        if stored.schedules or self._declared:
+            self._schedules.restore(stored.schedules, self._declared, self._ids)
+            self._directory.add(self._schedules)
         await self._journal.look(lambda committed: committed.seq)
 
     async def _begin_stream(self, stored: Stored, projection: Projection) -> None:
@@ -389,7 +388,6 @@ class Runtime:
             self._children.close()
         patience = 0.0 if self._patience.cancel_called else self._shutdown_timeout
         self._journal.hurry(trio.current_time() + patience)
-        self._schedules.tell(StopSchedules())
         self._supervisor.tell(Closing(False, Reply()))
         self._send_to_runs(Stop(now=False))
         with self._patience:

@@ -49,14 +49,15 @@ class SchedulesActor(Actor):
         stored: Mapping[str, ScheduleRecord],
         declared: Sequence[ScheduleDefinition],
         ids: Callable[[], str],
-        *,
-        draining: bool,
     ) -> None:
         """Restore the schedules of the store, and put those that are declared in code."""
-        self._machine.restore(stored, draining=draining)
+        self._machine.restore(stored)
         for name in self._machine.declare(declared, ids, self._clock()):
             logger.warning("schedule %r is now declared in code: this replaces the one that was put", name)
         self._end_turn()
+
+    def has_work(self) -> bool:
+        return self._machine.has_schedules
 
     def report(self) -> dict[str, Any]:
         return super().report() | self._machine.counts()

@@ -21,12 +21,13 @@ from ...protocol.schedules import (
 )
 from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords, to_stored
 from ...protocol.values import shown
+from ..actor import Address, Delivery
 from ..channel import Reply
 from ..engine.entry_point import Caller, EntryPoint
 from ..engine.ticket import Ticket
 from ..journal.change import Change
 from ..journal.journal import Journal
-from .actor import SchedulesActor, submission_of
+from .actor import submission_of
 from .decisions import check_times
 from .machine import unknown
 from .messages import Delete, Put, SetPaused
@@ -41,14 +42,14 @@ class Schedules:
     def __init__(
         self,
         entry: EntryPoint,
-        actor: SchedulesActor,
+        delivery: Delivery,
         journal: Journal,
         ids: Callable[[], str],
         clock: Callable[[], float],
         engine: Engine,
     ) -> None:
         self._entry = entry
-        self._actor = actor
+        self._actor = Address(delivery, "schedules")
         self._journal = journal
         self._ids = ids
         self._clock = clock

@@ -28,7 +28,7 @@ from ..effects import Effects
 from ..journal.change import Change
 from .decisions import NEXT_TIMES, Fire, LeaveOut, decide, revised, times_of
 from .due_times import DueTimes
-from .messages import Delete, DrainingChanged, FiringEnded, Put, SetPaused, Source, Stop, StoreIsBack
+from .messages import Delete, FiringEnded, Put, Resumed, SetPaused, Source, StoreIsBack, TellWhenResumed
 
 MAX_SCHEDULES = 10_000
 
@@ -62,13 +62,16 @@ class SchedulesMachine:
         self._schedules: dict[str, _Schedule] = {}
         self._heap: list[tuple[float, str]] = []
         self._firings = 0
-        self._draining = False
-        self._stopped = False
+        self._draining = False  # a firing was refused because the engine drains
         self._awaits_store = False
 
-    def restore(self, stored: Mapping[str, ScheduleRecord], *, draining: bool) -> None:
+    @property
+    def has_schedules(self) -> bool:
+        """Whether there is a schedule."""
+        return bool(self._schedules)
+
+    def restore(self, stored: Mapping[str, ScheduleRecord]) -> None:
         """Restore the schedules of the store."""
-        self._draining = draining
         for name, record in stored.items():
             self._schedules[name] = _Schedule(record)
             self._wake_at_next(self._schedules[name])
@@ -113,7 +116,7 @@ class SchedulesMachine:
 
     def deadline(self) -> float:
         """When to call `end_turn` without a message."""
-        if self._draining or self._stopped or self._firings >= _MOST_FIRINGS:
+        if self._draining or self._firings >= _MOST_FIRINGS:
             return math.inf
         while self._heap:
             at, name = self._heap[0]
@@ -169,7 +172,9 @@ class SchedulesMachine:
         if isinstance(error, Unavailable):
             schedule.held = True
             self._await_store()
-        elif not isinstance(error, Draining):  # else it is decided again after the drain
+        elif isinstance(error, Draining):
+            self._await_resume()
+        else:
             self._fired(schedule, event, message)
         waiting, schedule.waiting = schedule.waiting, []
         for change in waiting:
@@ -192,6 +197,13 @@ class SchedulesMachine:
             self._awaits_store = True
             self.effects.commit(Change((), notify=(("schedules", "", StoreIsBack()),)))
 
+    def _await_resume(self) -> None:
+        """Nothing fires while the engine drains. What is due then is decided when it no longer does; an
+        engine that shuts down does so in its next life."""
+        if not self._draining:
+            self._draining = True
+            self.effects.tell("supervisor", "", TellWhenResumed())
+
     def _store_is_back(self, message: StoreIsBack, now: float) -> None:
         self._awaits_store = False
         for schedule in self._schedules.values():
@@ -199,11 +211,8 @@ class SchedulesMachine:
                 schedule.held = False
                 self._wake_at_next(schedule)
 
-    def _draining_changed(self, message: DrainingChanged, now: float) -> None:
-        self._draining = message.draining
-
-    def _stop(self, message: Stop, now: float) -> None:
-        self._stopped = True
+    def _resumed(self, message: Resumed, now: float) -> None:
+        self._draining = False
 
     def _wake_at_next(self, schedule: _Schedule) -> None:
         record = schedule.record
@@ -319,7 +328,6 @@ _HANDLERS: dict[type, Callable[[SchedulesMachine, Any, float], None]] = {
     SetPaused: SchedulesMachine._set_paused,
     Delete: SchedulesMachine._delete,
     FiringEnded: SchedulesMachine._firing_ended,
-    DrainingChanged: SchedulesMachine._draining_changed,
+    Resumed: SchedulesMachine._resumed,
     StoreIsBack: SchedulesMachine._store_is_back,
-    Stop: SchedulesMachine._stop,
 }

@@ -50,15 +50,13 @@ class FiringEnded(msgspec.Struct):
     error: GreenroomError | None = None
 
 
-class DrainingChanged(msgspec.Struct, gc=False):
-    """From the journal: the engine now drains, or no longer does."""
+class TellWhenResumed(msgspec.Struct, gc=False):
+    """To the supervisor: it has refused a firing because the engine drains. Answered with `Resumed`."""
 
-    draining: bool
+
+class Resumed(msgspec.Struct, gc=False):
+    """From the supervisor or the journal: the engine does not drain, and accepts runs."""
 
 
 class StoreIsBack(msgspec.Struct, gc=False):
     """From the journal: the store, which was down, is back."""
-
-
-class Stop(msgspec.Struct, gc=False):
-    """From the engine, which shuts down: fire nothing any more."""

@@ -11,12 +11,12 @@ from greenroom.actors.schedules import machine as module
 from greenroom.actors.schedules.machine import SchedulesMachine
 from greenroom.actors.schedules.messages import (
     Delete,
-    DrainingChanged,
     FiringEnded,
     Put,
+    Resumed,
     SetPaused,
-    Stop,
     StoreIsBack,
+    TellWhenResumed,
 )
 from greenroom.protocol.errors import Conflict, Draining, NotFound, QueueFull, Unavailable
 from greenroom.protocol.events import ScheduleChanged, ScheduleFired, ScheduleMissed
@@ -27,14 +27,15 @@ from .making import BEGAN, definition, record
 class Driver:
     """A machine, and the effects of its turns."""
 
-    def __init__(self, *records, draining=False):
+    def __init__(self, *records):
         async def submit(schedule, event):
             raise AssertionError("the tests only look at what is submitted")
 
         self.machine = SchedulesMachine(submit)
-        self.machine.restore({each.name: each for each in records}, draining=draining)
+        self.machine.restore({each.name: each for each in records})
         self.submitted: list[tuple[str, float]] = []
         self.changes: list[Change] = []
+        self.told: list[Any] = []
 
     def turn(self, after: float, *messages: Any) -> None:
         """One turn, this long after the schedules were put."""
@@ -45,8 +46,10 @@ class Driver:
             if kind == "helper":
                 schedule, event = what.args
                 self.submitted.append((schedule.name, event.at_planned - BEGAN))
-            else:
+            elif kind == "journal":
                 self.changes.append(what)
+            else:
+                self.told.append(what)
 
     @property
     def events(self):
@@ -152,35 +155,26 @@ def test_a_firing_that_the_store_refused_is_submitted_again():
 
 
 def test_while_the_engine_drains_nothing_fires_and_then_the_missed_rule_holds():
-    driver = Driver(record())
-    driver.turn(99, DrainingChanged(True))
+    driver = Driver(record(), record("other", every=150.0))
+    driver.turn(100)
+    driver.turn(101, ended(error=Draining("draining")))
+    assert driver.told == [TellWhenResumed()]
     driver.turn(500)
-    assert not driver.submitted
-    driver.turn(561, DrainingChanged(False))
-    assert driver.submitted == [("tick", 500)]
-    assert [event.count for event in driver.events] == [4]
+    assert driver.submitted == [("tick", 100)]
+    assert driver.wakes_at == math.inf
+    driver.turn(561, Resumed())
+    assert driver.submitted == [("tick", 100), ("tick", 500), ("other", 450)]
+    assert [event.count for event in driver.events] == [4, 2]
 
 
-def test_a_firing_that_a_drain_refused_is_decided_again_after_it():
+def test_a_drain_that_has_ended_before_the_firing_was_refused():
     driver = Driver(record())
     driver.turn(100)
-    driver.turn(101, DrainingChanged(True), ended(error=Draining("draining")))
-    assert (driver.submitted, driver.changes) == ([("tick", 100)], [])
-    driver.turn(120, DrainingChanged(False))
+    driver.turn(101, ended(error=Draining("draining")))
+    driver.turn(101, Resumed())
     assert driver.submitted == [("tick", 100)] * 2
-
-
-def test_an_engine_that_was_draining_continues_to_drain():
-    driver = Driver(record(), draining=True)
-    driver.turn(100)
-    assert not driver.submitted
-
-
-def test_an_engine_that_shuts_down_fires_nothing():
-    driver = Driver(record())
-    driver.turn(99, Stop())
-    driver.turn(100)
-    assert (driver.submitted, driver.wakes_at) == ([], math.inf)
+    driver.turn(102, ended(error=Draining("again")))
+    assert driver.told == [TellWhenResumed()] * 2
 
 
 def test_a_deleted_schedule_fires_no_more():
