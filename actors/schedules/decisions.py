@@ -127,7 +127,7 @@ def revised(
         )
     paused = record.paused if paused is None else paused
     if record.paused and not paused:
-        record = replace(record, decided_until=max(record.decided_until, now))
+        record = replace(record, decided_until=max(record.decided_until, since))
     upcoming = () if paused else times_of(record, record.since).following(record.decided_until, NEXT_TIMES)
     return replace(record, paused=paused, next=upcoming)
 

@@ -53,6 +53,7 @@ from .observations import ObservationRules
 from .order import OrderRules
 from .recovery import RecoveryRules
 from .replays import ReplayRules
+from .schedules import ScheduleRules
 from .time_limits import TimeLimitRules
 from .transitions import TransitionRules
 
@@ -71,6 +72,7 @@ class Rules:
         self.cluster = ClusterRules(self.faults.append)
         self.flows = FlowRules(self.model, lambda: self.observations.seen, self.faults.append)
         self.time_limits = TimeLimitRules(self.model, now, self._grace, self.faults.append)
+        self.schedules = ScheduleRules(self.faults.append)
         self._transitions = TransitionRules(self)
         self.replays = ReplayRules(self.model, self.faults.append)
         self.cleared: dict[str, bool] = {}
@@ -87,6 +89,7 @@ class Rules:
         self.observations.new_life()
         self.flows.new_life()
         self.recovery.opened(*args, **options)
+        self.schedules.opened(args[0].schedules)
 
     def leaving(self) -> None:
         """Record that the engine is shutting down, so that no run has to start."""
@@ -151,6 +154,7 @@ class Rules:
         for memo in batch.memos:
             if isinstance(memo, Deaths) and memo.tried:  # then other suspects of the batch may start, too
                 self.model.runs[memo.run].tried = True
+        self.schedules.commit(batch)
         self.model.coming = {id: write.terms for id, write in batch.runs.items() if write.terms is not None}
         for event in batch.events:
             self.take(event)
@@ -169,6 +173,7 @@ class Rules:
             self._fault(event, f"the previous seq was {self.model.seq}")
         self.model.events.append(event)
         self.replays.take(event)
+        self.schedules.take(event)
         if isinstance(event, RunEvent):
             self._transitions.take(event)
         elif isinstance(event, LaneChanged):

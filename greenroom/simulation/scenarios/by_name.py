@@ -20,6 +20,7 @@ NAMED = {
     "flows": "greenroom.simulation.scenarios.flows.scenario:flows",
     "executors": "greenroom.simulation.scenarios.executors:executors",
     "leases": "greenroom.simulation.scenarios.leases:leases",
+    "schedules": "greenroom.simulation.scenarios.schedules:schedules",
     "nodes": "greenroom.simulation.scenarios.nodes:nodes",
 }
 """The built-in scenarios."""
