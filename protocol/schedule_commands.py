@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from .commandbase import CommandBase
-from .submission import SubmitCommand
+from .submission import RunCommand
 
 
-class PutSchedule(SubmitCommand, frozen=True, kw_only=True, tag="put_schedule"):
+class PutSchedule(RunCommand, frozen=True, kw_only=True, tag="put_schedule"):
     """Create a schedule that submits `job`, or change the one of this name.
 
     It is due at the local times of a `cron` expression in `timezone`, or every `every` seconds, each up to
     `jitter` seconds later. `missed` decides about due times that were missed: `skip` them, submit only the
     `latest`, or `all`, at most the last `missed_limit`. With `paused` null, an existing schedule stays paused
-    or not. `request_id` must be null: each firing has its own.
+    or not.
     """
 
     name: str

@@ -105,14 +105,13 @@ def flow_options(
     return SubmitOptions(job=FLOW, handle=handle, params=walked, **options)
 
 
-class SubmitCommand(CommandBase, frozen=True, kw_only=True):
-    """The fields of every command that submits a run."""
+class RunCommand(CommandBase, frozen=True, kw_only=True):
+    """The fields of every command that describes a run."""
 
     params: Any = None
     kind: str = "start"
     lane: str | None = None
     on_conflict: str = "reject"
-    request_id: str | None = None
     queue_timeout: Timeout = None
     run_timeout: Timeout = None
     deadline: Timeout = None
@@ -120,13 +119,19 @@ class SubmitCommand(CommandBase, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
 
 
+class SubmitCommand(RunCommand, frozen=True, kw_only=True):
+    """The fields of every command that submits a run."""
+
+    request_id: str | None = None
+
+
 _UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
 _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 
-def from_wire(command: SubmitCommand) -> SubmitKeywords:
+def from_wire(command: RunCommand) -> SubmitKeywords:
     """Return the options of a command; the engine checks them."""
-    options = {name: getattr(command, name) for name in (*_UNCHANGED, "needs")}
+    options = {name: getattr(command, name, None) for name in (*_UNCHANGED, "needs")}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
     return cast(SubmitKeywords, options)
 

@@ -133,7 +133,6 @@ _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
     flow_wire.PollWork: {"worker_id": NAME},
     PutSchedule: {
         "name": _SCHEDULE,
-        "request_id": {"type": "null", "description": "Must be null: each firing has its own."},
         "cron": {"type": "string", "description": "Minute, hour, day of month, month, day of week."},
         "every": {"type": "number", "minimum": 1, "maximum": 366 * 86_400},
         "timezone": {"type": "string", "description": "A name of the IANA database."},
