@@ -97,13 +97,9 @@ class SchedulesActor(Actor):
 
 def submission_of(record: ScheduleRecord, request_id: str | None) -> SubmitOptions:
     """The submission of a schedule."""
-    return SubmitOptions(
-        job=record.job,
-        handle=record.handle,
-        params=record.params,
-        request_id=request_id,
-        **from_stored(record.options),
-    )
+    options = from_stored(record.options)
+    given = SubmitOptions(job=record.job, handle=record.handle, params=record.params, **options)
+    return given if request_id is None else replace(given, request_id=request_id)
 
 
 def caller_of(record: ScheduleRecord) -> Caller:
