@@ -160,10 +160,10 @@ def define(
 
 def check_schedule(name: object) -> str:
     """Return `name` if it is a valid name of a schedule. Raises `Invalid`."""
-    checked = check_name("schedule", name)
+    checked = check_name("schedule name", name)
     if len(checked) > MAX_SCHEDULE_NAME:
         raise Invalid(
-            f"schedule {shown(name)} has {len(checked)} characters: at most {MAX_SCHEDULE_NAME} are allowed",
+            f"schedule name {shown(name)} has {len(checked)} characters: at most {MAX_SCHEDULE_NAME} are allowed",
             value=shown(name),
         )
     return checked

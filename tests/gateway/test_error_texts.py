@@ -18,6 +18,7 @@ from greenroom.gateway.commands.table import TABLE
 from greenroom.gateway.tasks.calls import TABLE as TASK_CALLS
 from greenroom.protocol.commands import LIMITING, OLD_NAMES
 from greenroom.protocol.records import default_limit
+from greenroom.protocol.schedule_commands import PutSchedule
 from tests.support import Bodies
 from tests.texts import WRONG, paths_of, python_in, replaced
 
@@ -51,6 +52,7 @@ GOOD: dict[str, Any] = {
     "services": ["s"],
     "url": "http://127.0.0.1:9",
     "item_id": "i",
+    "every": 60,
 }
 """Valid values for required fields of a command when another field is wrong."""
 TASKS_GOOD: dict[str, Any] = {
@@ -79,6 +81,8 @@ def arguments(entry: Entry, field: str, bad: Any) -> dict[str, Any]:
     required = {one.name for one in msgspec.structs.fields(entry.wire) if one.required} - {"id"}
     if entry.wire in LIMITING and field not in OLD_NAMES:
         required.add("limit")  # its old name is accepted, too
+    if entry.wire is PutSchedule and field != "cron":
+        required.add("every")  # one of both is required
     return {name: GOOD[name] for name in required} | {field: bad}
 
 

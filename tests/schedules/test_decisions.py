@@ -181,7 +181,7 @@ def test_a_resumed_schedule_fires_nothing_again_after_the_clock_was_set_back():
         ({"missed_limit": 0}, "missed_limit must be an integer between 1 and 1,000 (got 0)"),
         ({"missed_limit": 1.5}, "missed_limit must be an integer between 1 and 1,000 (got 1.5)"),
         ({"name": "x" * 129}, "has 129 characters: at most 128 are allowed"),
-        ({"name": ""}, "schedule must not be empty"),
+        ({"name": ""}, "schedule name must not be empty"),
         ({"handle": ""}, "handle must not be empty"),
     ],
 )
