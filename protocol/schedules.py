@@ -163,7 +163,8 @@ def check_schedule(name: object) -> str:
     checked = check_name("schedule name", name)
     if len(checked) > MAX_SCHEDULE_NAME:
         raise Invalid(
-            f"schedule name {shown(name)} has {len(checked)} characters: at most {MAX_SCHEDULE_NAME} are allowed",
+            f"schedule name {shown(name)} has {len(checked)} characters: at most {MAX_SCHEDULE_NAME} are "
+            "allowed",
             value=shown(name),
         )
     return checked
