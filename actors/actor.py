@@ -19,7 +19,7 @@ from .channel import Channel, Reply
 
 logger = logging.getLogger("greenroom")
 
-Kind = Literal["supervisor", "run", "journal", "catalog", "registry", "workqueue"]
+Kind = Literal["supervisor", "run", "journal", "catalog", "registry", "workqueue", "schedules"]
 """An actor's address is its kind and its name."""
 
 observer: Callable[[Kind, str, object], None] | None = None
@@ -48,6 +48,19 @@ class Delivery(Protocol):
     def tell(self, kind: Kind, name: str, message: object) -> bool:
         """Deliver a message. Never waits; messages from one sender to one address keep their order. Returns
         false if there is no longer an actor at the address."""
+
+
+class Address:
+    """Where to send messages for an actor that may not be awake."""
+
+    def __init__(self, delivery: Delivery, kind: Kind, name: str = "") -> None:
+        self._delivery = delivery
+        self._kind: Kind = kind
+        self._name = name
+
+    def tell(self, message: object) -> None:
+        """Send the actor a message. Never waits."""
+        self._delivery.tell(self._kind, self._name, message)
 
 
 class Actor:

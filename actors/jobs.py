@@ -7,7 +7,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
 import attrs
@@ -20,12 +20,14 @@ from ..protocol.executors import JobTerms
 from ..protocol.jobs import AnyJob, JobFunction, function_name, job_name
 from ..protocol.lane_settings import check_priority
 from ..protocol.names import FLOW, check_name, lane_name
-from ..protocol.parameters import check_params, convertible
+from ..protocol.parameters import check_params, convertible, plain_params
+from ..protocol.schedules import ScheduleDefinition
 from ..protocol.states import Status
 from ..protocol.submission import WARN_AFTER
 from ..protocol.validation import check_needs, check_seconds
-from ..protocol.values import shown
+from ..protocol.values import json_value, shown
 from .retry_options import Backoff, Errors, check_backoff, check_errors, exponential
+from .schedules.declaration import Schedule, as_schedule
 
 if TYPE_CHECKING:
     from .aio.run import AsyncioRun
@@ -94,6 +96,7 @@ class Job:
     special: Special | None = None  # for the engine's own job
     declared: AnyJob | None = None  # what the decorator returned
     terms: JobTerms | None = None  # as announced, if only executors have the job
+    schedule: ScheduleDefinition | None = None  # declared with it
 
     @functools.cached_property
     def usual_terms(self) -> Terms:
@@ -170,6 +173,7 @@ class JobKeywords(TypedDict, total=False):
     accepts: Literal["interactive", "streaming"]
     needs: list[str] | tuple[str, ...]
     priority: int | None
+    schedule: Schedule | Mapping[str, Any] | None
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -243,6 +247,7 @@ class Jobs:
         accepts: Literal["interactive", "streaming"] = "interactive",
         needs: list[str] | tuple[str, ...] = (),
         priority: int | None = None,
+        schedule: Schedule | Mapping[str, Any] | None = None,
         loop: Literal["trio", "asyncio"] = "trio",
     ) -> Any:
         """Register the decorated function as a job, by default under the function's name.
@@ -251,6 +256,8 @@ class Jobs:
         converted to that parameter's annotation. A plain `def` runs in a thread and gets a `BlockingRun`.
         With `loop="asyncio"` the function is awaited in an asyncio loop and gets a `greenroom.aio.Run`. The
         decorated function can still be called, and can be submitted in place of the job's name.
+
+        The engine submits the job by its `schedule`: a `Schedule`, or a dict of its arguments.
         """
         if callable(name):  # `@jobs.job` without parentheses
             bare, name = name, None
@@ -284,7 +291,7 @@ class Jobs:
                 )
             delay, takes_error = check_backoff(name, backoff)
             declared: AnyJob = JobFunction(name, function, _result_type(function, names))
-            self._jobs[name] = Job(
+            job = Job(
                 name=name,
                 function=function,
                 params_type=_params_type(name, function, names),
@@ -307,6 +314,9 @@ class Jobs:
                 backoff_takes_error=takes_error,
                 declared=declared,
             )
+            if schedule is not None:
+                job = attrs.evolve(job, schedule=_schedule(job, schedule))
+            self._jobs[name] = job
             return declared
 
         given = name
@@ -418,6 +428,17 @@ class EngineJobs(Jobs):
 
     def __contains__(self, name: object) -> bool:
         return name == self._own.name or name in self._given
+
+
+def _schedule(job: Job, given: object) -> ScheduleDefinition:
+    """The definition of a schedule that is declared with a job. Raises `Invalid`."""
+    declared = as_schedule(job.name, given)
+    submitted = declared.submission(job.name)
+    params = submitted.params
+    if params is not None:
+        params = json_value(plain_params(params, job.params_type), "params", None)
+        job.check(params)
+    return declared.definition(job.name, params)
 
 
 def unknown_job(name: str) -> str:

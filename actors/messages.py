@@ -18,7 +18,7 @@ import msgspec
 
 from ..persistence.store import Memo, StoredRun, Terms
 from ..protocol.errors import GreenroomError
-from ..protocol.events import RunStateChanged
+from ..protocol.events import Event, RunStateChanged
 from ..protocol.lanes import LaneRules
 from ..protocol.records import RunRecord
 from ..protocol.submission import OnConflict, OnWait
@@ -60,6 +60,7 @@ class Submission(msgspec.Struct):
     place: int | None = None  # set by the supervisor when the run enters its lane
     placed_at: float = 0.0  # trio's time when it got this place
     memos: tuple[Memo, ...] = ()  # committed together with its creation
+    events: tuple[Event, ...] = ()  # the same, after its first event
     stored: StoredRun | None = None  # the stored state, after a restart
     begun: bool = False  # set by the supervisor when the run is first granted a slot
     next_attempt: int = 1  # the attempt that the next slot is for; from the run's `Enter`

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .actors.jobs import Jobs
     from .actors.run.api import Run
     from .actors.run.blocking import BlockingRun
+    from .actors.schedules.declaration import Schedule
     from .errors import (
         Compacting,
         Conflict,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from .protocol.names import lane_name, session_handle
     from .protocol.records import RunRecord, Snapshot
     from .protocol.retries import Fail, Retry
+    from .protocol.schedules import ScheduleRecord
     from .worker.services import Services
 
     __version__: str
@@ -91,6 +93,8 @@ __all__ = [
     "RunRecord",
     "RunRejected",
     "RunTimedOut",
+    "Schedule",
+    "ScheduleRecord",
     "Services",
     "Snapshot",
     "Ticket",
@@ -116,6 +120,8 @@ _HOMES = {
     "Retry": ".protocol.retries",
     "Run": ".actors.run.api",
     "RunRecord": ".protocol.records",
+    "Schedule": ".actors.schedules.declaration",
+    "ScheduleRecord": ".protocol.schedules",
     "Services": ".worker.services",
     "Snapshot": ".protocol.records",
     "Ticket": ".actors.engine.ticket",

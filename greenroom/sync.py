@@ -27,6 +27,7 @@ from .gateway.client import connect as connect_async
 from .gateway.client.cluster import ClientCluster
 from .gateway.client.executors import ClientExecutors
 from .gateway.client.flows import ClientFlows
+from .gateway.client.schedules import ClientSchedules
 from .gateway.client.workers import ClientWorkers
 from .protocol.batches import RunKeywords, check_runs, with_on_wait
 from .protocol.events import Event, Filter
@@ -283,6 +284,18 @@ class Executors(_Blocking):
     drain = _blocking(ClientExecutors.drain)
 
 
+class Schedules(_Blocking):
+    """See `greenroom.Client.schedules`."""
+
+    put = _blocking(ClientSchedules.put)
+    list = _blocking(ClientSchedules.list)
+    get = _blocking(ClientSchedules.get)
+    pause = _blocking(ClientSchedules.pause)
+    resume = _blocking(ClientSchedules.resume)
+    trigger = _submitting(ClientSchedules.trigger)
+    delete = _blocking(ClientSchedules.delete)
+
+
 class Cluster(_Blocking):
     """See `greenroom.Client.cluster`."""
 
@@ -328,6 +341,11 @@ class Client(_Blocking):
     def executors(self) -> Executors:
         """Executors: processes that execute bodies."""
         return Executors(self._thread, self._inner.executors, self)
+
+    @property
+    def schedules(self) -> Schedules:
+        """Schedules: runs that the engine submits at due times."""
+        return Schedules(self._thread, self._inner.schedules, self)
 
     @property
     def cluster(self) -> Cluster:

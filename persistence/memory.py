@@ -33,6 +33,7 @@ from ..protocol.events import (
 )
 from ..protocol.flow.records import NodeRun, VersionRow
 from ..protocol.records import KEPT_ENDED_RUNS, UNTIL_HANDLE_FREE, ExecutorState, RunRecord
+from ..protocol.schedules import ScheduleRecord
 from .failures import StoreBroken
 from .flows import FlowRunPage, FlowRunQuery, StoredFlow, page_of
 from .memory_flows import FlowsInMemory
@@ -53,6 +54,7 @@ from .store import (
     Requested,
     Retention,
     RunQuery,
+    ScheduleGone,
     Stored,
     StoredInterrupt,
     StoredLane,
@@ -92,6 +94,7 @@ class MemoryStore:
         self._files: dict[str, dict[tuple[str, str], None]] = {}  # paths and folders, by run
         self._deletions: dict[tuple[str, str], DeletionOwed] = {}
         self._executors: dict[str, ExecutorState] = {}
+        self._schedules: dict[str, ScheduleRecord] = {}
         self._doomed: dict[str, None] = {}
         self._wakes_at: dict[str, float | None] = {}
         self._requests: dict[str, Requested] = {}
@@ -131,6 +134,7 @@ class MemoryStore:
                 )
             ],
             executors=dict(sorted(self._executors.items())),
+            schedules=dict(sorted(self._schedules.items())),
             deletions=[self._deletions[key] for key in sorted(self._deletions)],
             last_id=self._ids[-1] if self._ids else "",
             abandoned=[self._runs[id] for id in sorted(self._held.values())],
@@ -384,6 +388,10 @@ class MemoryStore:
             self._deaths[memo.run] = memo
             if not memo.count:
                 del self._deaths[memo.run]
+        elif isinstance(memo, ScheduleRecord):
+            self._schedules[memo.name] = memo
+        elif isinstance(memo, ScheduleGone):
+            self._schedules.pop(memo.schedule, None)
         else:
             self._flows.remember(memo)
 

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, select
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.lanes import DEFAULT_RULES, LaneRules
 from ..protocol.records import KEPT_ENDED_RUNS, ExecutorState, RunRecord
+from ..protocol.schedules import ScheduleRecord
 from ..protocol.states import PENDING
 from . import schema
 from .conditions import conditions_of_status
@@ -47,6 +48,7 @@ _terms = msgspec.json.Decoder(Terms)
 _event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _interrupt = msgspec.json.Decoder(StoredInterrupt)
 _closed = msgspec.json.Decoder(InterruptClosed)
+_schedule = msgspec.json.Decoder(ScheduleRecord)
 _executor = msgspec.json.Decoder(ExecutorState)
 _rules = msgspec.json.Decoder(LaneRules)
 _deletion = msgspec.json.Decoder(DeletionOwed)
@@ -117,6 +119,7 @@ def read_all(connection: Connection, now: float) -> Stored:
         ended=[_record.decode(text) for text in connection.scalars(ended)][::-1],
         requests=_read_requests(connection, now),
         executors=_read_executors(connection),
+        schedules=_read_schedules(connection),
         deletions=_read_deletions(connection),
         last_id=connection.scalar(select(func.max(runs.c.id))) or "",
         abandoned=[_record.decode(text) for text in connection.scalars(abandoned)],
@@ -186,6 +189,11 @@ def _as_bucket(row: Any) -> TokenTaken:
 def _read_executors(connection: Connection) -> dict[str, ExecutorState]:
     rows = connection.execute(select(schema.executors))
     return dict(sorted((_json.decode(row.executor), _executor.decode(row.record)) for row in rows))
+
+
+def _read_schedules(connection: Connection) -> dict[str, ScheduleRecord]:
+    rows = map(_schedule.decode, connection.scalars(select(schema.schedules.c.record)))
+    return {row.name: row for row in sorted(rows, key=lambda row: row.name)}
 
 
 def _read_deletions(connection: Connection) -> list[DeletionOwed]:

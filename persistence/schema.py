@@ -265,6 +265,13 @@ executors = Table(
     Column("record", _Json, nullable=False),
 )
 
+schedules = Table(
+    "schedules",
+    metadata,
+    Column("id", String(32), primary_key=True),  # a hash of the schedule's name
+    Column("record", _Json, nullable=False),
+)
+
 deletions = Table(
     "deletions",
     metadata,

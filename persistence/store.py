@@ -18,6 +18,7 @@ from ..protocol.lanes import DEFAULT_RULES, LaneRules
 from ..protocol.patterns import Within
 from ..protocol.records import ExecutorState, RunRecord
 from ..protocol.run_filter import RunFilter
+from ..protocol.schedules import ScheduleRecord
 from ..protocol.states import Status
 from .flows import FlowMemo, FlowRunPage, FlowRunQuery, StoredFlow, WorkerRow
 
@@ -154,6 +155,12 @@ class BucketsFull(msgspec.Struct, frozen=True, gc=False):
     keys: tuple[str | None, ...]
 
 
+class ScheduleGone(msgspec.Struct, frozen=True, gc=False):
+    """A schedule was deleted."""
+
+    schedule: str
+
+
 Memo = (
     Checkpoint
     | AnswersSpent
@@ -168,6 +175,8 @@ Memo = (
     | Deaths
     | TokenTaken
     | BucketsFull
+    | ScheduleRecord
+    | ScheduleGone
     | FlowMemo
 )
 """Data that is stored in addition to the events."""
@@ -302,6 +311,7 @@ class Stored(msgspec.Struct, gc=False):
     versions: list[VersionRow] = []
     workers: list[WorkerRow] = []
     executors: dict[str, ExecutorState] = {}
+    schedules: dict[str, ScheduleRecord] = {}
     deletions: list[DeletionOwed] = []
     last_id: str = ""
     abandoned: list[RunRecord] = []

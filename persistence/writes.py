@@ -136,7 +136,13 @@ OWE_DELETIONS = Insert(schema.deletions, ("id", "record"))
 FORGET_DELETIONS = Delete(schema.deletions, "id")
 """Deletions that are done, or recorded again."""
 
-# Executors, flows and workers.
+# Schedules, executors, flows and workers.
+
+SET_SCHEDULES = Insert(schema.schedules, ("id", "record"))
+"""Schedules."""
+
+FORGET_SCHEDULES = Delete(schema.schedules, "id")
+"""Schedules that were deleted, or have changed."""
 
 SET_EXECUTORS = Insert(schema.executors, ("id", "executor", "record"))
 """Executors that are not gone."""

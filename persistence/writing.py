@@ -32,6 +32,7 @@ from ..protocol.events import (
 from ..protocol.flow.records import FlowRow, NodeRun, VersionRow
 from ..protocol.lanes import DEFAULT_RULES
 from ..protocol.records import UNTIL_HANDLE_FREE
+from ..protocol.schedules import ScheduleRecord
 from ..protocol.states import Status
 from . import writes
 from .failures import StoreBroken
@@ -51,6 +52,7 @@ from .store import (
     MessagesTaken,
     Requested,
     RunWrite,
+    ScheduleGone,
     StoredInterrupt,
     Terms,
     TokenTaken,
@@ -229,6 +231,7 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     requests: dict[str, Row] = {}
     deaths: dict[str, Row | None] = {}
     buckets: dict[str, Row | None] = {}
+    schedules: dict[str, Row | None] = {}
     flows: list[FlowMemo] = []
     for memo in batch.memos:
         if isinstance(memo, Checkpoint):
@@ -265,6 +268,11 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
         elif isinstance(memo, Deaths):
             count = -memo.count if memo.tried else memo.count
             deaths[memo.run] = (memo.run, count) if count else None
+        elif isinstance(memo, ScheduleRecord):
+            id = key_of(memo.name)
+            schedules[id] = (id, json_text(memo))
+        elif isinstance(memo, ScheduleGone):
+            schedules[key_of(memo.schedule)] = None
         else:
             flows.append(memo)
     by_id = {row[0]: row for row in checkpoints.values()}
@@ -283,6 +291,8 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     statements.insert(writes.SET_DEATHS, [row for row in deaths.values() if row])
     statements.delete(writes.FORGET_BUCKETS, list(buckets))
     statements.insert(writes.SET_BUCKETS, [row for row in buckets.values() if row])
+    statements.delete(writes.FORGET_SCHEDULES, list(schedules))
+    statements.insert(writes.SET_SCHEDULES, [row for row in schedules.values() if row])
     if flows:
         _write_flows(flows, batch.runs, statements)
 

@@ -42,6 +42,16 @@ from .flow.commands import (
 from .flow.records import FlowRow, FlowTask, NodeRun, QueueItem, VersionRow, WorkerState
 from .lanes import LaneRules
 from .records import BulkResult, ClusterInfo, ExecutorInfo, RunRecord, Snapshot
+from .schedule_commands import (
+    DeleteSchedule,
+    GetSchedule,
+    ListSchedules,
+    PauseSchedule,
+    PutSchedule,
+    ResumeSchedule,
+    TriggerSchedule,
+)
+from .schedules import ScheduleRecord
 from .submission import NewRun, SubmitCommand
 
 # Runs.
@@ -400,6 +410,13 @@ Command = (
     | PollWork
     | CompleteWork
     | ExtendWork
+    | PutSchedule
+    | ListSchedules
+    | GetSchedule
+    | PauseSchedule
+    | ResumeSchedule
+    | TriggerSchedule
+    | DeleteSchedule
     | Auth
 )
 
@@ -434,7 +451,9 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     Flows: `flow` (create_flow); `version` (publish_flow, add_flow_version, get_flow_version); `errors` and
     `warnings` (check_flow); `flows` and `total` (list_flows); `versions` (list_flow_versions); `task`
     (get_task); `tasks` and `total` (list_tasks); `node_runs` (node_runs). Workers: `workers` (list_workers);
-    `worker` (register_worker, allocate_worker); `item` (poll_work, if there was work).
+    `worker` (register_worker, allocate_worker); `item` (poll_work, if there was work). Schedules: `schedule`
+    (put_schedule, get_schedule, pause_schedule, resume_schedule); `schedules` (list_schedules); `run_id` and
+    `joined` (trigger_schedule).
 
     A large snapshot or a long list is sent in parts (see `parts`): several `ok` messages with the same `id`,
     of which all but the last have `more`.
@@ -471,6 +490,8 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     workers: list[WorkerState] | None = None
     worker: WorkerState | None = None
     item: QueueItem | None = None
+    schedule: ScheduleRecord | None = None
+    schedules: list[ScheduleRecord] | None = None
     more: bool = False
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from .lanes import DEFAULT_RULES, LaneRules
 from .records import ExecutorState, RunRecord
+from .schedules import ScheduleRecord
 from .states import Status
 
 
@@ -269,6 +270,40 @@ class LeaderChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="leader_
     term: int
 
 
+class ScheduleChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="schedule_changed"):
+    """A schedule was put, paused or resumed: `state` is its new record; null if it was deleted."""
+
+    schedule: str
+    state: ScheduleRecord | None
+
+
+class ScheduleFired(EventBase, frozen=True, gc=False, kw_only=True, tag="schedule_fired"):
+    """A schedule has submitted a run for its due time `at_planned`, or was `triggered` by a caller.
+
+    `run` is the run; with `joined`, one that existed before. If the submission was refused, `refused` is the
+    error code and `error` the message. `next` are the next due times.
+    """
+
+    schedule: str
+    at_planned: float
+    run: str | None = None
+    joined: bool = False
+    refused: str | None = None
+    error: str | None = None
+    triggered: bool = False
+    next: tuple[float, ...] = ()
+
+
+class ScheduleMissed(EventBase, frozen=True, gc=False, kw_only=True, tag="schedule_missed"):
+    """A schedule has missed due times, and leaves out `count` of them: all up to `until`. `next` are the next
+    due times, the first of which can have passed: they fire next."""
+
+    schedule: str
+    count: int
+    until: float
+    next: tuple[float, ...] = ()
+
+
 Event = (
     RunStateChanged
     | RunChanged
@@ -289,14 +324,18 @@ Event = (
     | ExecutorChanged
     | NodeChanged
     | LeaderChanged
+    | ScheduleChanged
+    | ScheduleFired
+    | ScheduleMissed
 )
 
 
 class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The filter of a subscription: an event passes if it matches every given field.
 
-    Under `handles`, `lanes` and `runs`, events without such a field (of the engine, for example) pass too, so
-    the client can fold the events over a snapshot with the same filter. Under `types`, it cannot.
+    Under `handles`, `lanes` and `runs`, events without such a field (of the engine, for example) and those of
+    schedules pass too, so the client can fold the events over a snapshot with the same filter. Under `types`,
+    it cannot.
     """
 
     handles: frozenset[str] | None = None
@@ -308,6 +347,8 @@ class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether the subscriber gets this event."""
         if self.types is not None and event.type not in self.types:
             return False
+        if type(event) is ScheduleFired:  # it changes its schedule, whatever its run
+            return True
         for name, wanted in (("handle", self.handles), ("lane", self.lanes), ("run", self.runs)):
             value = getattr(event, name, None)
             if wanted is not None and value is not None and value not in wanted:

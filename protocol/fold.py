@@ -30,6 +30,9 @@ from .events import (
     RunEvent,
     RunProgress,
     RunStateChanged,
+    ScheduleChanged,
+    ScheduleFired,
+    ScheduleMissed,
 )
 from .handles import Handles
 from .lanes import DEFAULT_RULES
@@ -48,6 +51,7 @@ from .records import (
     Snapshot,
     default_limit,
 )
+from .schedules import ScheduleRecord, after_firing, after_missing
 from .states import ENDED, Status, handle_status
 
 # A lookup in an enum is slow.
@@ -224,6 +228,7 @@ class Projection:
         self.runs: dict[str, RunRecord] = {}
         self.interrupts: dict[str, InterruptState] = {}
         self.executors: dict[str, ExecutorState] = {}
+        self.schedules: dict[str, ScheduleRecord] = {}
         self._executing = 0
         self._pending = dict.fromkeys((status for status in Status if status not in ENDED), 0)
         self._delayed = 0
@@ -239,6 +244,7 @@ class Projection:
         self.runs = dict(snapshot.runs)
         self.interrupts = dict(snapshot.interrupts)
         self.executors = dict(snapshot.executors)
+        self.schedules = dict(snapshot.schedules)
         self._executing = snapshot.engine.executing
         for name, lane_state in snapshot.lanes.items():
             lane = self._lanes[name] = _Lane(lane_state.limit, lane_state.generation)
@@ -290,6 +296,7 @@ class Projection:
             interrupts=self.interrupts.copy(),
             runs=runs,
             executors=self.executors.copy(),
+            schedules=self.schedules.copy(),
         )
 
     def counts(self) -> Counts:
@@ -404,6 +411,20 @@ class Projection:
         else:
             self.executors.pop(event.executor, None)
 
+    def _schedule_changed(self, event: ScheduleChanged) -> None:
+        if event.state is not None:
+            self.schedules[event.schedule] = event.state
+        else:
+            self.schedules.pop(event.schedule, None)
+
+    def _schedule_fired(self, event: ScheduleFired) -> None:
+        schedule = self.schedules.get(event.schedule)
+        if schedule is not None:  # else it was triggered and deleted at the same time
+            self.schedules[event.schedule] = after_firing(schedule, event)
+
+    def _schedule_missed(self, event: ScheduleMissed) -> None:
+        self.schedules[event.schedule] = after_missing(self.schedules[event.schedule], event)
+
     # Lanes, and eviction.
 
     def _lane(self, name: str) -> _Lane:
@@ -442,6 +463,9 @@ _APPLY: dict[type[EventBase], Callable[[Projection, Any], None]] = {
     HandleChanged: Projection._handle_changed,
     EngineChanged: Projection._engine_changed,
     ExecutorChanged: Projection._executor_changed,
+    ScheduleChanged: Projection._schedule_changed,
+    ScheduleFired: Projection._schedule_fired,
+    ScheduleMissed: Projection._schedule_missed,
 }
 
 

@@ -1,8 +1,8 @@
 """A large snapshot in parts: how the gateway splits one, and how a client joins the parts.
 
 Each part is a snapshot with the same epoch, seq and engine that contains some of the entries of `lanes`,
-`handles`, `interrupts`, `runs` and `executors`. Joined in order, the parts give the whole snapshot. A lane or
-handle with long lists is in several parts: its lists continue from one part to the next.
+`handles`, `interrupts`, `runs`, `executors` and `schedules`. Joined in order, the parts give the whole
+snapshot. A lane or handle with long lists is in several parts: its lists continue from one part to the next.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Part(msgspec.Struct, frozen=True):
     interrupts: dict[str, msgspec.Raw]
     runs: dict[str, msgspec.Raw]
     executors: dict[str, msgspec.Raw]
+    schedules: dict[str, msgspec.Raw]
 
 
 def parts(snapshot: Snapshot, encode: Callable[[Any], bytes], most: int) -> Iterator[tuple[Part, bool]]:
@@ -69,11 +70,12 @@ def joined(received: Iterable[Snapshot]) -> Snapshot:
         whole.interrupts.update(part.interrupts)
         whole.runs.update(part.runs)
         whole.executors.update(part.executors)
+        whole.schedules.update(part.schedules)
     return whole
 
 
 def _empty(snapshot: Snapshot) -> Part:
-    return Part(snapshot.epoch, snapshot.seq, snapshot.engine, {}, {}, {}, {}, {})
+    return Part(snapshot.epoch, snapshot.seq, snapshot.engine, {}, {}, {}, {}, {}, {})
 
 
 def _entries(snapshot: Snapshot) -> Iterator[tuple[str, str, Any]]:
@@ -89,6 +91,8 @@ def _entries(snapshot: Snapshot) -> Iterator[tuple[str, str, Any]]:
         yield "runs", name, run
     for name, executor in snapshot.executors.items():
         yield "executors", name, executor
+    for name, schedule in snapshot.schedules.items():
+        yield "schedules", name, schedule
 
 
 def _cut(first: list[str], second: list[str]) -> Iterator[tuple[list[str], list[str]]]:

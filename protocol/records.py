@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from .lanes import DEFAULT_RULES, LaneRules
+from .schedules import ScheduleRecord
 from .states import ENDED, HandleStatus, Status
 
 KEPT_ENDED_RUNS = 1000
@@ -214,6 +215,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     interrupts: dict[str, InterruptState]
     runs: dict[str, RunRecord]
     executors: dict[str, ExecutorState] = {}
+    schedules: dict[str, ScheduleRecord] = {}
 
     @property
     def type(self) -> str:

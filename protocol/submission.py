@@ -149,14 +149,13 @@ def flow_options(
     return SubmitOptions(job=FLOW, handle=handle, params=walked, **options)
 
 
-class SubmitCommand(CommandBase, frozen=True, kw_only=True):
-    """The fields of every command that submits a run."""
+class RunCommand(CommandBase, frozen=True, kw_only=True):
+    """The fields of every command that describes a run."""
 
     params: Any = None
     kind: str = "start"
     lane: str | None = None
     on_conflict: str = "reject"
-    request_id: str | None = None
     queue_timeout: Timeout = None
     run_timeout: Timeout = None
     deadline: Timeout = None
@@ -193,6 +192,12 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tags: dict[str, str] | None = None
 
 
+class SubmitCommand(RunCommand, frozen=True, kw_only=True):
+    """The fields of every command that submits a run."""
+
+    request_id: str | None = None
+
+
 _UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
 _DELAY = ("start_at", "delay", "reserve")
 _KEPT_IF_SET = ("tags", "priority", "key")
@@ -200,9 +205,10 @@ _KEPT_IF_SET = ("tags", "priority", "key")
 _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 
-def from_wire(command: SubmitCommand | NewRun) -> SubmitKeywords:
+def from_wire(command: RunCommand | NewRun) -> SubmitKeywords:
     """Return the options of a command, or of a run of a batch; the engine checks them."""
-    options = {name: getattr(command, name) for name in (*_UNCHANGED, "needs", "priority", "key", *_DELAY)}
+    names = (*_UNCHANGED, "needs", "priority", "key", *_DELAY)
+    options = {name: getattr(command, name, None) for name in names}
     options["tags"] = command.tags or {}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
     return cast(SubmitKeywords, options)
@@ -243,3 +249,32 @@ def again(run: RunRecord, request_id: str | None = None, on_conflict: OnConflict
         request_id=request_id,
         **set_fields,
     )
+
+
+def to_stored(options: SubmitOptions) -> dict[str, Any]:
+    """Return the options of a submission that a schedule repeats: those that are not the default. Raises
+    `Invalid` for an option that cannot be repeated."""
+    if options.request_id is not None:
+        raise Invalid(
+            f"request_id cannot be set for a schedule, which has one for each due time "
+            f"(got {shown(options.request_id)}): remove it"
+        )
+    if options.on_wait is not None:
+        raise Invalid("on_wait cannot be set for a schedule, which is stored: remove it")
+    if options.start_at is not None or options.delay is not None or options.reserve:
+        raise Invalid(
+            "start_at, delay and reserve cannot be set for a schedule, whose runs start at its times: remove "
+            "them"
+        )
+    options.check()
+    fields = to_wire(options)
+    if options.needs:
+        fields["needs"] = list(options.needs)  # as JSON
+    defaults = to_wire(SubmitOptions(job=options.job, handle=options.handle))
+    return {name: value for name, value in fields.items() if value not in (None, defaults.get(name))}
+
+
+def from_stored(stored: Mapping[str, Any]) -> SubmitKeywords:
+    """Return the options of a submission that a schedule repeats."""
+    options = {name: timeout_from_wire(value) if name in _TIMES else value for name, value in stored.items()}
+    return cast(SubmitKeywords, options)

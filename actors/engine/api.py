@@ -65,6 +65,7 @@ from ..messages import (
     WaitForActive,
 )
 from ..run.execution import LiveBodies, LiveBody
+from ..schedules.api import Schedules
 from ..workers.api import Workers
 from .bulk import Search, for_each
 from .entry_point import Caller, EntryPoint
@@ -94,10 +95,13 @@ class Engine(Reads):
         workers: Workers,
         flow_services: FlowServices,
         executors: Executors,
+        ids: Callable[[], str],
+        clock: Callable[[], float],
         children: Children | None,
         leasing: Leasing,
     ) -> None:
         self.flows = Flows(entry, flow_services, store, self)
+        self.schedules = Schedules(entry, directory, journal, ids, clock, self)
         self.workers = workers
         self.executors = executors
         self._entry = entry

@@ -14,10 +14,11 @@ import msgspec
 import trio
 from msgspec.structs import replace
 
-from ...persistence.store import Terms
+from ...persistence.store import Memo, Terms
 from ...protocol.batches import Refusals
 from ...protocol.delays import check_deadline, not_before, unix_seconds
 from ...protocol.errors import Conflict, GreenroomError, Invalid, Unavailable
+from ...protocol.events import Event
 from ...protocol.fold import Projection
 from ...protocol.jobs import AnyJob
 from ...protocol.names import check_name, lane_name
@@ -26,7 +27,7 @@ from ...protocol.records import RunRecord
 from ...protocol.submission import WARN_AFTER, OnConflict, SubmitOptions
 from ...protocol.validation import check_needs, check_seconds, check_tags
 from ...protocol.values import json_value, shown
-from ..actor import Actor
+from ..actor import Actor, Address
 from ..channel import Reply
 from ..jobs import Job, Jobs, Special
 from ..journal.journal import Journal
@@ -55,6 +56,10 @@ class Caller(msgspec.Struct, frozen=True, gc=False):
     by: str
     parent: str | None = None
     ancestors: tuple[str, ...] = ()
+
+
+Together = Callable[[str], tuple[tuple[Event, ...], tuple[Memo, ...]]]
+"""Returns events and memos to commit with the creation of a run, given its id."""
 
 
 class EntryPoint:
@@ -87,7 +92,7 @@ class EntryPoint:
         """Send the supervisor a message without a reply."""
         self._supervisor.tell(message)
 
-    async def ask(self, message: Any, actor: Actor | None = None) -> Any:
+    async def ask(self, message: Any, actor: Actor | Address | None = None) -> Any:
         """Send a message to the supervisor (or another actor) and wait for the reply. Raises `Unavailable` if
         the engine stops first."""
         self.check_open()
@@ -156,14 +161,30 @@ class EntryPoint:
                 )
             )
 
+    async def check(self, options: SubmitOptions) -> Any:
+        """Check a submission for later, except its handle; returns its parameters as JSON values."""
+        job = self._jobs.get(options.job)
+        self._lane(job, options)
+        options.check()
+        plain = self._plain(job, options.params)
+        if options.needs:
+            _needs(job, options.needs)
+        if job.special is not None:
+            await job.special.prepare("", plain, self.ask)
+        return plain
+
     async def submit(
-        self, options: SubmitOptions, caller: Caller
+        self, options: SubmitOptions, caller: Caller, together: Together | None = None
     ) -> tuple[Accepted, Reply[RunRecord | None]]:
-        """Submit a run. Returns when it is committed, with the reply that its end will set."""
+        """Submit a run. Returns when it is committed, with the reply that its end will set. `together` gives
+        events and memos to commit with its creation."""
         check_name("by", caller.by)
         submission = self._submission(options, caller, trio.current_time())
         if submission.job.special is not None:
             await self._prepare(submission.job.special, submission)
+        if together is not None:
+            submission.events, more = together(submission.id)
+            submission.memos += more
         accepted: Accepted = await self.ask(Submit(submission, options.on_conflict, Reply()))
         return accepted, accepted.ended or submission.ended
 

@@ -61,6 +61,7 @@ def projection_of(stored: Stored) -> Projection:
             },
             runs=runs,
             executors=stored.executors,
+            schedules=stored.schedules,
         )
     )
 

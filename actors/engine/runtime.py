@@ -44,6 +44,7 @@ from ..messages import Closing, Stop, Submission, WaitForActive
 from ..run.actor import RunActor
 from ..run.execution import Execution, LiveBodies, LocalExecution
 from ..run.services import Services, Surroundings
+from ..schedules.actor import SchedulesActor
 from ..scheduling.supervisor import Supervisor
 from ..workers.api import Workers
 from ..workers.dispatch import Dispatch
@@ -163,6 +164,7 @@ class Runtime:
         self._catalog = Catalog(self._journal, ids, clock)
         flow_job = FlowJob(store, clock, max_value_bytes)
         announced = AnnouncedJobs(jobs)
+        self._declared = [job.schedule for job in jobs.all if job.schedule is not None]
         self._jobs = jobs = EngineJobs(jobs, flow_job.job(), announced)
         entry = self._entry = EntryPoint(jobs, self._supervisor, self._journal, ids, clock, max_value_bytes)
         self._asyncio_bodies = AsyncioBodies(self.interrupt)
@@ -196,10 +198,12 @@ class Runtime:
             Graphs(store), self._catalog, dispatch, jobs, self._journal, allow_scripts, functions
         )
         flow_job.begin(flow_services)
+        self._schedules = SchedulesActor(entry, self._directory, self._spawn_helper, clock)
         # Created once: a bound method per run would be one more object for the garbage collector.
         self._actor_args = (self._alarms, self._directory.remove, self._actor_failed)
         self._run_args = (self._spawn_helper, self._spawn_body, self.interrupt)
         self._directory.makes("run", self._make_run)
+        self._directory.makes("schedules", lambda _: self._schedules)
         self.engine = Engine(
             entry,
             self._journal,
@@ -212,6 +216,8 @@ class Runtime:
             Workers(entry, self._registry, self._queue, clock, networks),
             flow_services,
             Executors(self._executors),
+            ids,
+            clock,
             children,
             self._leasing,
         )
@@ -327,6 +333,9 @@ class Runtime:
         self._directory.add(supervisor)
         self._executors.restore(stored)
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
+        if stored.schedules or self._declared:
+            self._schedules.restore(stored.schedules, self._declared, self._ids)
+            self._directory.add(self._schedules)
         await self._journal.look(lambda committed: committed.seq)
 
     def _recall(self, stored: StoredRun) -> Submission:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from ...persistence.store import Memo, Requested, Stored, StoredRun, WakesAt
 from ...protocol.errors import Conflict, Draining, GreenroomError, Internal, QueueFull
-from ...protocol.events import RunChanged, RunStateChanged
+from ...protocol.events import Event, RunChanged, RunStateChanged
 from ...protocol.fold import Projection
 from ...protocol.records import UNTIL_HANDLE_FREE, UNTIL_TIME
 from ...protocol.states import Status
@@ -543,8 +543,11 @@ class _New(msgspec.Struct, frozen=True, gc=False):
         if self.delayed:
             created = replace(created, waiting_for=UNTIL_TIME)
         cancels = _cancels(self.replaces, submission.by)
+        events: tuple[Event, ...] = (created,) if start is None else (created, *start.events)
+        if submission.events:
+            events = (created, *submission.events, *events[1:])
         return Change(
-            (created,) if start is None else (created, *start.events),
+            events,
             run=submission.id,
             generation=None if start is None else start.generation,
             memos=submission.memos if start is None else (*submission.memos, *start.memos),

@@ -76,6 +76,7 @@ from ..messages import (
     WaitForActive,
     cancel_replaced,
 )
+from ..schedules.messages import Resumed, TellWhenResumed
 from .admission import Admission
 from .batches import submit_many
 from .clearing import cancel_all, select_runs
@@ -123,6 +124,7 @@ class SupervisorMachine:
         self.closing = False
         self._closed = False  # no run starts
         self.delays = Delays(clock)
+        self._schedules_wait = False  # until the engine no longer drains
         self._admission = Admission(
             max_pending,
             self.effects,
@@ -173,6 +175,7 @@ class SupervisorMachine:
             SetPriority: self._set_priority,
             SetMaxConcurrent: self._set_max_concurrent,
             SetDraining: self._set_draining,
+            TellWhenResumed: self._tell_when_resumed,
             ResetLanes: self._reset_lanes,
             WaitForActive: self._wait_for_active,
             NotWaiting: self._not_waiting,
@@ -708,7 +711,17 @@ class SupervisorMachine:
 
     def _engine_changed(self, by: str, reply: Reply[object] | None) -> None:
         changed = EngineChanged(seq=0, at=0, by=by, max_concurrent=self.order.limit, draining=self.draining)
-        self.effects.commit(Change((changed,), reply=reply))
+        change = Change((changed,), reply=reply)
+        if self._schedules_wait and not self.draining:
+            self._schedules_wait = False
+            change.notify = (("schedules", "", Resumed()),)
+        self.effects.commit(change)
+
+    def _tell_when_resumed(self, message: TellWhenResumed) -> None:
+        if self.holding:
+            self._schedules_wait = True
+        else:
+            self.effects.tell("schedules", "", Resumed())
 
     # Long waits.
 

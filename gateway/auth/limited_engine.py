@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, cast
 
-from ...protocol.errors import Forbidden, GreenroomError, NoActiveRun, NotFound
-from ...protocol.names import FLOW
+from ...actors.schedules.machine import unknown
+from ...protocol.errors import Conflict, Forbidden, GreenroomError, Invalid, NoActiveRun, NotFound
+from ...protocol.names import FLOW, lane_name
 from ...protocol.records import BulkResult, RunRecord
 from ...protocol.results import failed
 from ...protocol.run_filter import RunFilterKeywords
-from ...protocol.submission import again
+from ...protocol.submission import SubmitOptions, again
 from ...protocol.values import shown
 from ..stream.filters import narrowed
 from ..stream.snapshots import filtered_in_slices
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from ...protocol.events import Event
     from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow
     from ...protocol.records import Snapshot
-    from ...protocol.submission import SubmitOptions
+    from ...protocol.schedules import ScheduleRecord
+    from ...protocol.submission import OnConflict
     from ...protocol.validation import FilesFate
 
 
@@ -56,6 +58,7 @@ class LimitedEngine(_Denied):
         super().__init__(scope)
         self._engine = engine
         self.flows = _LimitedFlows(engine, scope, self)
+        self.schedules = _LimitedSchedules(engine, scope, self)
 
     # Runs that the caller names.
 
@@ -267,6 +270,67 @@ class _LimitedFlows(_Denied):
             return (await self._limited.get_run(run_id)).id
         except (NotFound, NoActiveRun):
             raise NotFound(f"flow run {shown(run_id)} not found", value=run_id) from None
+
+
+class _LimitedSchedules(_Denied):
+    """The methods of `Schedules` that a limited token can use: for schedules whose runs it can submit. Any
+    other is not found."""
+
+    def __init__(self, engine: Engine, scope: Scope, limited: LimitedEngine) -> None:
+        super().__init__(scope)
+        self._engine = engine
+        self._limited = limited
+
+    async def put(
+        self,
+        name: str,
+        *,
+        job: str,
+        handle: str | None,
+        lane: str | None,
+        on_conflict: OnConflict,
+        **more: Any,
+    ) -> ScheduleRecord:
+        self._scope.check_handle(f"schedule:{name}" if handle is None else handle)
+        self._limited._check_new(SubmitOptions(job=job, handle=handle, lane=lane, on_conflict=on_conflict))
+        with suppress(NotFound):
+            if not self._sees(await self._engine.schedules.get(name)):
+                raise Conflict(f"schedule name {shown(name)} is taken: choose another name")
+        return await self._engine.schedules.put(
+            name, job=job, handle=handle, lane=lane, on_conflict=on_conflict, **more
+        )
+
+    async def list(self) -> Sequence[ScheduleRecord]:
+        return [schedule for schedule in await self._engine.schedules.list() if self._sees(schedule)]
+
+    async def get(self, name: str) -> ScheduleRecord:
+        schedule = await self._engine.schedules.get(name)
+        if not self._sees(schedule):
+            raise unknown(name)
+        return schedule
+
+    async def pause(self, name: str, *, by: str) -> ScheduleRecord:
+        return await self._engine.schedules.pause((await self.get(name)).name, by=by)
+
+    async def resume(self, name: str, *, by: str) -> ScheduleRecord:
+        return await self._engine.schedules.resume((await self.get(name)).name, by=by)
+
+    async def trigger(self, name: str, *, by: str) -> Ticket[Any]:
+        schedule = await self.get(name)
+        async with hiding_foreign_runs(self._scope):
+            return await self._engine.schedules.trigger(schedule.name, by=by)
+
+    async def delete(self, name: str, *, by: str) -> None:
+        await self._engine.schedules.delete((await self.get(name)).name, by=by)
+
+    def _sees(self, schedule: ScheduleRecord) -> bool:
+        lane = schedule.options.get("lane")
+        if lane is None and self._scope.lanes is not None:
+            try:
+                lane = self._engine.lane_of(schedule.job)
+            except Invalid:  # its job no longer exists, so its lane is unknown
+                return False
+        return self._scope.holds(schedule.handle, lane_name(lane), schedule.job)
 
 
 @asynccontextmanager

@@ -63,6 +63,7 @@ from .executors import ClientExecutors
 from .flows import ClientFlows
 from .iterating import Iterating, converted, still_executing
 from .link import Link
+from .schedules import ClientSchedules
 from .ticket import ClientTicket
 from .workers import ClientWorkers
 
@@ -84,6 +85,7 @@ class Client:
         self.flows = ClientFlows(link, self)
         self.workers = ClientWorkers(link)
         self.executors = ClientExecutors(link)
+        self.schedules = ClientSchedules(link, self)
         self.cluster = ClientCluster(link)
         self._link = link
         self._nursery = nursery

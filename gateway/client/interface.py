@@ -21,10 +21,11 @@ from ...protocol.flow.records import (
     VersionStatus,
     WorkerState,
 )
-from ...protocol.jobs import JobFunction
+from ...protocol.jobs import AnyJob, JobFunction
 from ...protocol.lanes import LaneRules
 from ...protocol.records import BulkResult, ExecutorInfo, RunRecord, Snapshot
 from ...protocol.run_filter import RunFilterKeywords
+from ...protocol.schedules import Missed, ScheduleRecord
 from ...protocol.submission import SubmitKeywords
 from ...protocol.validation import FilesFate
 
@@ -145,6 +146,39 @@ class EngineExecutors(Protocol):
     async def drain(self, executor: str) -> None: ...
 
 
+class RunSchedules(Protocol):
+    """See `Schedules`."""
+
+    async def put(
+        self,
+        name: str,
+        *,
+        job: str | AnyJob,
+        handle: str | None = None,
+        params: Any = None,
+        cron: str | None = None,
+        every: float | None = None,
+        timezone: str = "UTC",
+        jitter: float = 0,
+        missed: Missed = "latest",
+        missed_limit: int = 100,
+        paused: bool | None = None,
+        **options: Unpack[SubmitKeywords],
+    ) -> ScheduleRecord: ...
+
+    async def list(self) -> Sequence[ScheduleRecord]: ...
+
+    async def get(self, name: str) -> ScheduleRecord: ...
+
+    async def pause(self, name: str) -> ScheduleRecord: ...
+
+    async def resume(self, name: str) -> ScheduleRecord: ...
+
+    async def trigger(self, name: str) -> RunTicket[Any]: ...
+
+    async def delete(self, name: str) -> None: ...
+
+
 class RunEngine(Protocol):
     """See `Engine`."""
 
@@ -156,6 +190,9 @@ class RunEngine(Protocol):
 
     @property
     def executors(self) -> EngineExecutors: ...
+
+    @property
+    def schedules(self) -> RunSchedules: ...
 
     @overload
     async def submit(

@@ -22,6 +22,7 @@ from ..auth.tokens import Role
 from ..stream.snapshots import View
 from .entries import Context, Entry, Fields, Http
 from .flows import FLOW_TABLE
+from .schedules import SCHEDULE_TABLE
 
 if TYPE_CHECKING:
     from ..cluster.router import Router
@@ -325,6 +326,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(wire.GetCluster, _VIEWER, _get_cluster, Http("GET", "/api/cluster", body="cluster"), local=True),
     Entry(wire.StepDown, _ADMIN, _step_down, Http("POST", "/api/cluster/step-down")),
     *FLOW_TABLE,
+    *SCHEDULE_TABLE,
 )
 
 BY_TYPE: dict[type, Entry] = {entry.wire: entry for entry in TABLE}

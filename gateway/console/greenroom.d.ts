@@ -125,6 +125,8 @@ export class Client<State extends Projection | null = Projection> {
   readonly workers: Workers;
   /** Executors, the processes that execute bodies. */
   readonly executors: Executors;
+  /** Schedules: runs that the engine submits at due times. */
+  readonly schedules: Schedules;
   /** The cluster behind the gateway. Its methods fail with `conflict` if the server is not a node of one. */
   readonly cluster: Cluster;
   /** Whether the client is connected now: `connection.status === "connected"`. */
@@ -278,6 +280,24 @@ export interface Executors {
   drain(id: string): Promise<void>;
 }
 
+/** `Client.schedules`. */
+export interface Schedules {
+  /** Create a schedule, or change the one of this name. */
+  put(name: string, options: PutScheduleOptions): Promise<ScheduleRecord>;
+  /** All schedules, in the order of their names. */
+  list(): Promise<ScheduleRecord[]>;
+  /** One schedule. */
+  get(name: string): Promise<ScheduleRecord>;
+  /** Let a schedule fire no more until it is resumed; what is due meanwhile never fires. */
+  pause(name: string): Promise<ScheduleRecord>;
+  /** Let a paused schedule continue with its next due time. */
+  resume(name: string): Promise<ScheduleRecord>;
+  /** Submit the run of a schedule now, once. Its due times stay the same. */
+  trigger<Result = unknown>(name: string): Promise<Ticket<Result>>;
+  /** Delete a schedule; its runs stay. */
+  delete(name: string): Promise<void>;
+}
+
 /** `Client.cluster`. */
 export interface Cluster {
   /** The nodes, and which of them leads; as the leader knows them, or as this node does without one. */
@@ -374,6 +394,27 @@ export interface StartFlowOptions extends RunOptions {
   handle?: string | null;
   /** 0 is the latest published version. */
   version?: number;
+}
+
+/** The options of `schedules.put`: either `cron` or `every` is required. */
+export interface PutScheduleOptions extends Omit<RunOptions, "requestId" | "request_id"> {
+  job: string;
+  /** Without a handle, the runs have the handle `schedule:<name>`. */
+  handle?: string | null;
+  /** Minute, hour, day of month, month and day of week, as local times of `timezone`. */
+  cron?: string | null;
+  /** An interval in seconds. */
+  every?: number | null;
+  /** A name of the IANA database ("UTC"). */
+  timezone?: string;
+  /** Each firing is up to this many seconds late (0). */
+  jitter?: number;
+  /** Which of the due times fire that were missed ("latest"). */
+  missed?: "skip" | "latest" | "all";
+  /** At most how many, with `missed: "all"` (100). */
+  missedLimit?: number;
+  /** Null leaves an existing schedule paused or not. */
+  paused?: boolean | null;
 }
 
 /** The options of `Client.answer`. */
@@ -546,6 +587,7 @@ export class Projection {
   readonly runs: ReadonlyMap<string, RunRecord>;
   readonly interrupts: ReadonlyMap<string, InterruptState>;
   readonly executors: ReadonlyMap<string, ExecutorState>;
+  readonly schedules: ReadonlyMap<string, ScheduleRecord>;
   /** Apply the next event. Throws if its `seq` is not the next one. */
   apply(event: GreenroomEvent): void;
   /** The whole state as of `seq`, equal to the engine's snapshot. */
@@ -906,6 +948,81 @@ export interface LeaderChanged {
   term: number;
 }
 
+/**
+ * A schedule, as clients see it. Times are Unix seconds.
+ *
+ * `id` is another one whenever its times are changed. `source` is `code` for a schedule that is declared in
+ * code, and `api` for any other. `every` counts from `since`. `next` are the next due times, without jitter;
+ * none while it is paused. `last_run` is the run of the firing at `last_fired`; `null` if it was refused.
+ */
+export interface ScheduleRecord {
+  name: string;
+  job: string;
+  handle: string;
+  params: unknown;
+  options: Record<string, unknown>;
+  cron: string | null;
+  every: number | null;
+  timezone: string;
+  jitter: number;
+  missed: string;
+  missed_limit: number;
+  id: string;
+  source: string;
+  paused: boolean;
+  since: number;
+  decided_until: number;
+  next: number[];
+  last_fired: number | null;
+  last_run: string | null;
+}
+
+/** A schedule was put, paused or resumed: `state` is its new record; null if it was deleted. */
+export interface ScheduleChanged {
+  type: "schedule_changed";
+  seq: number;
+  at: number;
+  by: string;
+  schedule: string;
+  state: ScheduleRecord | null;
+}
+
+/**
+ * A schedule has submitted a run for its due time `at_planned`, or was `triggered` by a caller.
+ *
+ * `run` is the run; with `joined`, one that existed before. If the submission was refused, `refused` is the
+ * error code and `error` the message. `next` are the next due times.
+ */
+export interface ScheduleFired {
+  type: "schedule_fired";
+  seq: number;
+  at: number;
+  by: string;
+  schedule: string;
+  at_planned: number;
+  run?: string;
+  joined?: boolean;
+  refused?: string;
+  error?: string;
+  triggered?: boolean;
+  next?: number[];
+}
+
+/**
+ * A schedule has missed due times, and leaves out `count` of them: all up to `until`. `next` are the next
+ * due times, the first of which can have passed: they fire next.
+ */
+export interface ScheduleMissed {
+  type: "schedule_missed";
+  seq: number;
+  at: number;
+  by: string;
+  schedule: string;
+  count: number;
+  until: number;
+  next?: number[];
+}
+
 /** The engine as a whole. `executing` counts the slots in use, `queued` the queued runs. */
 export interface EngineState {
   max_concurrent: number;
@@ -1041,6 +1158,7 @@ export interface Snapshot {
   interrupts: Record<string, InterruptState>;
   runs: Record<string, RunRecord>;
   executors: Record<string, ExecutorState>;
+  schedules: Record<string, ScheduleRecord>;
 }
 
 /** A flow: a name with versions of a graph. */
@@ -1227,4 +1345,7 @@ export type GreenroomEvent =
   | NodeWorkerChanged
   | ExecutorChanged
   | NodeChanged
-  | LeaderChanged;
+  | LeaderChanged
+  | ScheduleChanged
+  | ScheduleFired
+  | ScheduleMissed;

@@ -170,10 +170,13 @@ function afterChange(run, event) {
 
 const isGiven = (value) => value !== undefined && value !== null;
 
+/** Whether an event changes a schedule. It is not an event of its run, and passes filters by run. */
+const isOfSchedule = (event) => event.type.startsWith("schedule_");
+
 /**
  * The state after a snapshot and the events that follow it: `apply` each event in order.
  *
- * `runs`, `interrupts` and `executors` are Maps by id, for lookups without a snapshot.
+ * `runs`, `interrupts` and `executors` are Maps by id, and `schedules` by name, for lookups without a snapshot.
  */
 export class Projection {
   #queued = 0;
@@ -190,6 +193,7 @@ export class Projection {
     this.runs = new Map(Object.entries(snapshot.runs));
     this.interrupts = new Map(Object.entries(snapshot.interrupts));
     this.executors = new Map(Object.entries(snapshot.executors ?? {})); // older gateways have none
+    this.schedules = new Map(Object.entries(snapshot.schedules ?? {}));
     this.#queued = snapshot.engine.queued;
     this.#executing = snapshot.engine.executing;
     this.#lanes.set("main", newLane(defaultLimit("main")));
@@ -222,7 +226,7 @@ export class Projection {
       throw new Error(`event ${event.seq} does not follow event ${this.seq}: an event was lost or repeated`);
     }
     this.seq = event.seq;
-    if (event.run !== undefined) this.runs.set(event.run, nextRecord(this.runs.get(event.run), event));
+    if (event.run !== undefined && !isOfSchedule(event)) this.runs.set(event.run, nextRecord(this.runs.get(event.run), event));
     switch (event.type) {
       case "run_state_changed":
         return this.#transition(event);
@@ -258,6 +262,22 @@ export class Projection {
         const { executor, status, slots = null, labels = [], jobs = [], ttl = null, start = "" } = event;
         if (status === "gone") this.executors.delete(executor);
         else this.executors.set(executor, { status, slots, labels, jobs, ttl, start });
+        return;
+      }
+      case "schedule_changed":
+        if (event.state === null) this.schedules.delete(event.schedule);
+        else this.schedules.set(event.schedule, event.state);
+        return;
+      case "schedule_fired": {
+        const { schedule: name, at_planned: planned, run = null, next = [] } = event;
+        const schedule = this.schedules.get(name);
+        if (event.triggered || schedule === undefined) return;
+        this.schedules.set(name, { ...schedule, decided_until: planned, next, last_fired: planned, last_run: run });
+        return;
+      }
+      case "schedule_missed": {
+        const { schedule: name, until, next = [] } = event;
+        this.schedules.set(name, { ...this.schedules.get(name), decided_until: until, next });
       }
     }
   }
@@ -294,6 +314,7 @@ export class Projection {
       interrupts: Object.fromEntries(this.interrupts),
       runs: Object.fromEntries([...pending, ...ended]),
       executors: Object.fromEntries(this.executors),
+      schedules: Object.fromEntries(this.schedules),
     };
   }
 
@@ -433,6 +454,7 @@ function joined(parts) {
   const interrupts = Object.entries(first.interrupts);
   const runs = Object.entries(first.runs);
   const executors = Object.entries(first.executors ?? {});
+  const schedules = Object.entries(first.schedules ?? {});
   for (const part of others) {
     for (const [name, lane] of Object.entries(part.lanes)) {
       const known = lanes.get(name);
@@ -446,6 +468,7 @@ function joined(parts) {
     interrupts.push(...Object.entries(part.interrupts));
     runs.push(...Object.entries(part.runs));
     executors.push(...Object.entries(part.executors ?? {}));
+    schedules.push(...Object.entries(part.schedules ?? {}));
   }
   return {
     ...first,
@@ -454,6 +477,7 @@ function joined(parts) {
     interrupts: Object.fromEntries(interrupts),
     runs: Object.fromEntries(runs),
     executors: Object.fromEntries(executors),
+    schedules: Object.fromEntries(schedules),
   };
 }
 
@@ -545,6 +569,17 @@ const SUBMIT = [
 const RULES = ["fairBy", "weights", "limitPerKey", "rate", "burst", "ratePer", "age", "priority"];
 const JOINING = ["join", "coalesce"]; // a submission can join the run of another one
 const TIMEOUTS = ["queueTimeout", "runTimeout", "deadline", "warnAfter"];
+const SCHEDULE = [
+  ...SUBMIT.filter((name) => name !== "requestId"),
+  "job",
+  "cron",
+  "every",
+  "timezone",
+  "jitter",
+  "missed",
+  "missedLimit",
+  "paused",
+];
 const PAGE = ["limit", "offset"];
 const RUNS = ["handle", "lane", "job", "flow", "status", "tags", "since", "until", "error"];
 const BULK = [...RUNS, "limit", "dryRun"];
@@ -635,7 +670,11 @@ function predicate(filter) {
     }
     wanted.push([FILTER[name], new Set(values)]);
   }
-  return (event) => wanted.every(([field, values]) => event[field] === undefined || values.has(event[field]));
+  return (event) =>
+    wanted.every(
+      ([field, values]) =>
+        event[field] === undefined || values.has(event[field]) || (field === "run" && isOfSchedule(event)),
+    );
 }
 
 /** A command as JSON. JSON.stringify alone would replace NaN by null, which removes a limit or means a default. */
@@ -670,7 +709,10 @@ const SUBPROTOCOL = "greenroom.v1.json";
 const FINAL = new Set(["invalid", "unauthorized", "forbidden"]);
 const STARTS = new Set(["submit", "submit_many", "start_flow"]);
 const MOST_RUNS = 10_000; // of one batch
-const LISTS = ["submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"];
+const LISTS = [
+  ...["submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"],
+  "schedules",
+];
 const UNAUTHORIZED = 4401;
 const LONGEST_TIMEOUT = 2 ** 31 - 1;
 
@@ -808,6 +850,32 @@ export class Client {
     /** Let an executor finish its bodies and exit. */
     drain: async (id) => {
       await this.#ask({ type: "drain_executor", executor_id: id }, true);
+    },
+  };
+
+  /** Schedules, as `engine.schedules` in Python. */
+  schedules = {
+    /** Create a schedule, or change the one of this name. */
+    put: async (name, options) => {
+      const given = toWire("schedules.put", options, SCHEDULE);
+      return (await this.#ask({ ...given, type: "put_schedule", name }, true)).schedule;
+    },
+    /** All schedules, in the order of their names. */
+    list: async () => (await this.#ask({ type: "list_schedules" }, true)).schedules,
+    /** One schedule. */
+    get: async (name) => (await this.#ask({ type: "get_schedule", name }, true)).schedule,
+    /** Let a schedule fire no more until it is resumed. */
+    pause: async (name) => (await this.#ask({ type: "pause_schedule", name }, true)).schedule,
+    /** Let a paused schedule continue. */
+    resume: async (name) => (await this.#ask({ type: "resume_schedule", name }, true)).schedule,
+    /** Submit the run of a schedule now; resolves to a Ticket. */
+    trigger: async (name) => {
+      const reply = await this.#ask({ type: "trigger_schedule", name });
+      return new Ticket(reply.run_id, Boolean(reply.joined), this);
+    },
+    /** Delete a schedule; its runs stay. */
+    delete: async (name) => {
+      await this.#ask({ type: "delete_schedule", name });
     },
   };
 

@@ -21,6 +21,15 @@ from ...protocol.flow.records import WorkerKind
 from ...protocol.lane_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY, MOST_WEIGHT
 from ...protocol.lanes import RatePer
 from ...protocol.names import MAX_NAME
+from ...protocol.schedule_commands import (
+    DeleteSchedule,
+    GetSchedule,
+    PauseSchedule,
+    PutSchedule,
+    ResumeSchedule,
+    TriggerSchedule,
+)
+from ...protocol.schedules import MAX_SCHEDULE_NAME, Missed
 from ...protocol.states import Status
 from ...protocol.submission import NewRun, OnConflict
 from ...protocol.validation import (
@@ -163,6 +172,7 @@ _FIELDS: dict[str, Json] = {
     "wait": {"type": "number", "minimum": 0, "maximum": LONGEST_POLL},
     "worker_id": TEXT,
 }
+_SCHEDULE: Json = {**NAME, "maxLength": MAX_SCHEDULE_NAME}
 _OF_VERSIONS: dict[str, Json] = {"status": _words("draft", "published")}
 _COUNT: Json = {"type": "integer", "minimum": 1, "maximum": 2**31 - 1}
 _RULES: dict[str, Json] = {
@@ -194,6 +204,19 @@ _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
     },
     flow_wire.RegisterWorker: {"kind": _words(*get_args(WorkerKind)), "worker_id": NAME},
     flow_wire.PollWork: {"worker_id": NAME},
+    PutSchedule: {
+        "name": _SCHEDULE,
+        "cron": {"type": "string", "description": "Minute, hour, day of month, month, day of week."},
+        "every": {"type": "number", "minimum": 1, "maximum": 366 * 86_400},
+        "timezone": {"type": "string", "description": "A name of the IANA database."},
+        "jitter": {"type": "number", "minimum": 0, "maximum": 86_400},
+        "missed": _words(*get_args(Missed)),
+        "missed_limit": {"type": "integer", "minimum": 1, "maximum": 1000},
+    },
+    **{
+        command: {"name": _SCHEDULE}
+        for command in (GetSchedule, PauseSchedule, ResumeSchedule, TriggerSchedule, DeleteSchedule)
+    },
 }
 
 

@@ -16,6 +16,7 @@ from typing import get_args
 import msgspec
 
 from ...protocol import commands as wire
+from ...protocol import schedule_commands as schedule_wire
 from ...protocol.batches import Submitted
 from ...protocol.codec import CODECS
 from ...protocol.commandbase import CommandBase
@@ -24,6 +25,7 @@ from ...protocol.events import Event, Filter
 from ...protocol.flow import commands as flow_wire
 from ...protocol.flow.records import FlowTask, NodeRun, WorkerState
 from ...protocol.records import BulkResult, ClusterInfo, Counts, ExecutorInfo, LaneState, RunRecord, Snapshot
+from ...protocol.schedules import ScheduleRecord
 from ...protocol.submission import NewRun
 from ..commands.entries import Entry, Http
 from ..commands.table import TABLE
@@ -61,6 +63,7 @@ _SHOWN = (
     BulkResult,
     wire.Resync,
     RunRecord,
+    ScheduleRecord,
     Snapshot,
     Submitted,
     FlowTask,
@@ -108,6 +111,12 @@ ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     flow_wire.AllocateWorker: ("worker",),
     flow_wire.RegisterWorker: ("worker",),
     flow_wire.PollWork: ("item",),
+    schedule_wire.PutSchedule: ("schedule",),
+    schedule_wire.ListSchedules: ("schedules",),
+    schedule_wire.GetSchedule: ("schedule",),
+    schedule_wire.PauseSchedule: ("schedule",),
+    schedule_wire.ResumeSchedule: ("schedule",),
+    schedule_wire.TriggerSchedule: ("run_id", "joined"),
 }
 """The fields of the `ok` of a command, in addition to `id` and `seq`."""
 

@@ -10,10 +10,11 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from ...actors.engine.api import Engine
-from ...protocol.events import Event, NodeRan, RunStateChanged
+from ...protocol.events import Event, NodeRan, RunStateChanged, ScheduleFired, ScheduleMissed
 from ...protocol.flow.records import NodeStatus, WorkerState, WorkerStatus
 from ...protocol.fold import Projection
 from ...protocol.records import Counts, ExecutorInfo, Snapshot
+from ...protocol.schedules import ScheduleRecord
 from ...protocol.states import ENDED, Status
 from ..cluster.router import Router
 from .cluster_metrics import ClusterMetrics
@@ -78,6 +79,9 @@ class Metrics:
         self._executors = gauge("greenroom_executors", "Executors, by status", ["status"])
         self._bodies = gauge("greenroom_executor_bodies", "Bodies that an executor executes", ["executor"])
         self._lost = counter("greenroom_executors_lost", "Executors that were lost without a drain")
+        self._schedules = gauge("greenroom_schedules", "Schedules, by whether they are paused", ["state"])
+        self._firings = counter("greenroom_schedule_firings", "Firings of schedules, by outcome", ["outcome"])
+        self._missed = counter("greenroom_schedule_missed", "Due times that schedules have left out")
         self._counted = engine.executors
         self._lost_before = engine.executors.lost
         self._blocked_before = engine.blocked
@@ -86,6 +90,8 @@ class Metrics:
             self._ended.labels(status)
         for name in get_args(NodeStatus):
             self._node_runs.labels(name)
+        for outcome in ("submitted", "refused"):
+            self._firings.labels(outcome)
 
     def begin(self, snapshot: Snapshot) -> None:
         """Start with the runs that are queued already."""
@@ -107,6 +113,10 @@ class Metrics:
         self._events.labels(event.type).inc()
         if type(event) is NodeRan:
             self._node_runs.labels(event.status).inc()
+        if isinstance(event, ScheduleFired):
+            self._firings.labels("submitted" if event.refused is None else "refused").inc()
+        elif isinstance(event, ScheduleMissed):
+            self._missed.inc(event.count)
         if type(event) is not RunStateChanged:
             return
         if event.from_ is None:
@@ -123,6 +133,7 @@ class Metrics:
         shown: Counts | Snapshot,
         workers: Sequence[WorkerState],
         executors: Sequence[ExecutorInfo],
+        schedules: Sequence[ScheduleRecord],
         *,
         lag: int,
     ) -> bytes:
@@ -137,6 +148,9 @@ class Metrics:
         self._bodies.clear()
         for executor in executors:
             self._bodies.labels(executor.id).set(executor.bodies)
+        paused = sum(schedule.paused for schedule in schedules)
+        self._schedules.labels("paused").set(paused)
+        self._schedules.labels("active").set(len(schedules) - paused)
         for place, count in zip(("waiting", "leased"), self._engine.workers.queued(), strict=True):
             self._queue_items.labels(place).set(count)
         for status, pending in counts.runs.items():

@@ -10,6 +10,7 @@ import attrs
 import msgspec
 import trio
 
+from ...actors.schedules.api import sorted_schedules
 from ...protocol.cluster import no_leader
 from ...protocol.codec import JSON, misfit
 from ...protocol.commands import GetSnapshot
@@ -225,7 +226,8 @@ async def _metrics(call: Call) -> Response:
     counts = await shared.engine.look(lambda committed: committed.counts())
     engine = shared.engine
     workers, executors = await engine.workers.list(), await engine.executors.list()
-    text = shared.metrics.exposition(counts, workers, executors, lag=shared.lag)
+    schedules = await engine.look(sorted_schedules)
+    text = shared.metrics.exposition(counts, workers, executors, schedules, lag=shared.lag)
     return Response(200, text, CONTENT_TYPE)
 
 

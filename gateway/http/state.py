@@ -112,7 +112,7 @@ def slices(snapshot: Snapshot) -> Generator[bytes, None, None]:
         snapshot.seq,
         encode(snapshot.engine),
     )
-    for field in ("lanes", "handles", "interrupts", "runs", "executors"):
+    for field in ("lanes", "handles", "interrupts", "runs", "executors", "schedules"):
         yield b',"%b":{' % field.encode()
         yield from _entries(getattr(snapshot, field))
         yield b"}"

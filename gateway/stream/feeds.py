@@ -19,7 +19,7 @@ import trio
 from ...actors.channel import Channel
 from ...actors.journal.stream import Published, Stream
 from ...protocol.codec import JSON, Codec
-from ...protocol.events import Event, Filter
+from ...protocol.events import Event, Filter, ScheduleFired
 from ..websocket.frames import message_frame
 
 _MOST_BYTES = 1 << 16
@@ -252,7 +252,7 @@ def predicate(filter: Filter) -> Callable[[Event], bool]:
 
     def passes(event: Event) -> bool:
         try:
-            return get(event) in names
+            return get(event) in names or type(event) is ScheduleFired  # which is not an event of its run
         except AttributeError:
             return True  # events without this field always pass
 

@@ -16,6 +16,9 @@ from ...protocol.events import (
     NodeChanged,
     NodeWorkerChanged,
     RunStateChanged,
+    ScheduleChanged,
+    ScheduleFired,
+    ScheduleMissed,
 )
 from ...protocol.names import FLOW
 from ...protocol.patterns import Patterns
@@ -23,6 +26,7 @@ from ...protocol.records import RunRecord
 from ..auth.scopes import Scope
 
 _OF_MACHINES = NodeWorkerChanged | ExecutorChanged | NodeChanged | LeaderChanged
+_OF_SCHEDULES = ScheduleChanged | ScheduleFired | ScheduleMissed
 
 JobOf = Callable[[str], str | None]
 """The job of a run that is in the engine's memory."""
@@ -41,7 +45,8 @@ def check_filter(filter: Filter | None, most: int) -> None:
 class ScopedFilter(Filter, frozen=True):
     """A subscriber's filter, narrowed to the limits of its token. Handles and lanes can be patterns here.
 
-    It excludes workers, executors and nodes, because no handle, lane or job of a token contains them.
+    It excludes workers, executors and nodes, because no handle, lane or job of a token contains them; and
+    schedules, which such a token lists by a command.
     """
 
     jobs: Patterns | None = None
@@ -51,7 +56,7 @@ class ScopedFilter(Filter, frozen=True):
         return super().sees(run) and (self.jobs is None or run.job in self.jobs)
 
     def passes(self, event: Event) -> bool:
-        if not super().passes(event) or isinstance(event, _OF_MACHINES):
+        if not super().passes(event) or isinstance(event, _OF_MACHINES | _OF_SCHEDULES):
             return False
         if self.jobs is None:
             return True

@@ -239,6 +239,7 @@ def filtering(snapshot: Snapshot, filter: Filter | None) -> Generator[Snapshot |
         interrupts={id: one for id, one in snapshot.interrupts.items() if one.run in runs},
         runs=runs,
         executors={} if isinstance(filter, ScopedFilter) else snapshot.executors,
+        schedules={} if isinstance(filter, ScopedFilter) else snapshot.schedules,
     )
 
 

@@ -54,6 +54,7 @@ class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
     node_runs: list[msgspec.Raw] | None = None
     workers: list[msgspec.Raw] | None = None
     executors: list[msgspec.Raw] | None = None
+    schedules: list[msgspec.Raw] | None = None
     more: bool = False
 
 
@@ -78,7 +79,10 @@ def snapshot_replies(
 
 
 LISTS = frozenset(
-    {"submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"}
+    {
+        *("submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"),
+        "schedules",
+    }
 )
 """The fields of replies that can be long lists."""
 

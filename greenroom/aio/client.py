@@ -11,7 +11,7 @@ import trio
 from ..actors.aio.methods import Facade, in_current_loop, iterating, method
 from ..actors.aio.portal import Portal
 from ..actors.channel import Result_co
-from ..gateway.client import client, cluster, connecting, executors, flows, workers
+from ..gateway.client import client, cluster, connecting, executors, flows, schedules, workers
 from ..gateway.client import ticket as client_ticket
 from ..protocol.batches import RunKeywords, check_runs, with_on_wait
 from ..protocol.errors import GreenroomError
@@ -78,6 +78,18 @@ class ClientExecutors(Facade[executors.ClientExecutors]):
     drain = method(executors.ClientExecutors.drain)
 
 
+class ClientSchedules(Facade[schedules.ClientSchedules]):
+    """The schedules of the engine behind a gateway."""
+
+    put = method(schedules.ClientSchedules.put)
+    list = method(schedules.ClientSchedules.list)
+    get = method(schedules.ClientSchedules.get)
+    pause = method(schedules.ClientSchedules.pause)
+    resume = method(schedules.ClientSchedules.resume)
+    trigger = method(schedules.ClientSchedules.trigger, ClientTicket)
+    delete = method(schedules.ClientSchedules.delete)
+
+
 class ClientCluster(Facade[cluster.ClientCluster]):
     """The cluster of a gateway."""
 
@@ -96,6 +108,7 @@ class Client(Facade[client.Client]):
         self.flows = ClientFlows(original.flows, portal)
         self.workers = ClientWorkers(original.workers, portal)
         self.executors = ClientExecutors(original.executors, portal)
+        self.schedules = ClientSchedules(original.schedules, portal)
         self.cluster = ClientCluster(original.cluster, portal)
 
     @property

@@ -14,6 +14,7 @@ from ..actors.engine import ticket as engine_ticket
 from ..actors.engine.open import open_engine as open_engine_in_trio
 from ..actors.executors import api as executors_api
 from ..actors.flow import api as flow_api
+from ..actors.schedules import api as schedules_api
 from ..actors.workers import api as workers_api
 from ..protocol.batches import RunKeywords, check_runs, with_on_wait
 from ..protocol.errors import GreenroomError
@@ -69,6 +70,18 @@ class Executors(Facade[executors_api.Executors]):
     drain = method(executors_api.Executors.drain)
 
 
+class Schedules(Facade[schedules_api.Schedules]):
+    """The schedules of an engine."""
+
+    put = method(schedules_api.Schedules.put)
+    list = method(schedules_api.Schedules.list)
+    get = method(schedules_api.Schedules.get)
+    pause = method(schedules_api.Schedules.pause)
+    resume = method(schedules_api.Schedules.resume)
+    trigger = method(schedules_api.Schedules.trigger, Ticket)
+    delete = method(schedules_api.Schedules.delete)
+
+
 class Workers(Facade[workers_api.Workers]):
     """The workers of an engine."""
 
@@ -92,6 +105,7 @@ class Engine(Facade[api.Engine]):
         self.flows = Flows(original.flows, portal)
         self.workers = Workers(original.workers, portal)
         self.executors = Executors(original.executors, portal)
+        self.schedules = Schedules(original.schedules, portal)
 
     @overload
     async def submit(

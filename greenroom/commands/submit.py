@@ -20,12 +20,47 @@ from .selecting import tags_given
 
 def submission(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a submission to a command."""
-    for option in reversed(_SUBMISSION):
+    return _with(command, [*_CONFLICTS, _REQUEST_ID, *_LIMITS])
+
+
+def repeated_submission(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a submission that is repeated, which has no request id of its own."""
+    return _with(command, [*_CONFLICTS, *_LIMITS])
+
+
+def parameters(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for what a run executes, and where; see `params_given`."""
+    return _with(command, _PARAMETERS)
+
+
+def _with(command: Callable[..., None], options: list[_Option]) -> Callable[..., None]:
+    for option in reversed(options):
         command = option(command)
     return command
 
 
-_SUBMISSION = [
+_Option = Callable[[Callable[..., None]], Callable[..., None]]
+
+_PARAMETERS: list[_Option] = [
+    click.option("--params", metavar="JSON", help="The parameters; - reads them from standard input."),
+    click.option(
+        "--param", "-p", "pairs", multiple=True, metavar="NAME=VALUE", help="One parameter; repeatable."
+    ),
+    click.option(
+        "--kind",
+        default="start",
+        metavar="KIND",
+        help="`start`, or `continue` to start at the last checkpoint.",
+    ),
+    click.option(
+        "--need",
+        "needs",
+        multiple=True,
+        metavar="LABEL",
+        help="Execute it only on executors with this label; repeatable.",
+    ),
+]
+_CONFLICTS: list[_Option] = [
     click.option("--lane", metavar="NAME", help="The lane. [default: the lane of the job]"),
     click.option(
         "--on-conflict",
@@ -44,7 +79,11 @@ _SUBMISSION = [
         callback=tags_given,
         help="A tag, by which the run can be found; repeatable.",
     ),
-    click.option("--request-id", metavar="ID", help="Two submissions with the same id create one run."),
+]
+_REQUEST_ID: _Option = click.option(
+    "--request-id", metavar="ID", help="Two submissions with the same id create one run."
+)
+_LIMITS: list[_Option] = [
     click.option("--queue-timeout", type=Timeout(), metavar="TIME", help="The longest wait for a slot."),
     click.option(
         "--run-timeout", type=Timeout(), metavar="TIME", help="The longest execution of an attempt."
@@ -66,20 +105,7 @@ _SUBMISSION = [
 @click.command()
 @click.argument("job")
 @click.option("--handle", "-H", required=True, metavar="NAME", help="The handle; its runs never overlap.")
-@click.option("--params", metavar="JSON", help="The parameters; - reads them from standard input.")
-@click.option(
-    "--param", "-p", "pairs", multiple=True, metavar="NAME=VALUE", help="One parameter; repeatable."
-)
-@click.option(
-    "--kind", default="start", metavar="KIND", help="`start`, or `continue` to start at the last checkpoint."
-)
-@click.option(
-    "--need",
-    "needs",
-    multiple=True,
-    metavar="LABEL",
-    help="Execute it only on executors with this label; repeatable.",
-)
+@parameters
 @submission
 @click.option("--wait", is_flag=True, help="Wait for the run's end, and print its result.")
 @for_server
@@ -101,7 +127,7 @@ def submit(
       greenroom submit mirror --handle alice --start-at 2026-12-01T08:00
       greenroom submit mirror --handle alice --tag customer=42 --tag env=test
     """
-    given = _params(params, pairs)
+    given = params_given(params, pairs)
 
     async def talk(client: Client) -> None:
         ticket = await client.submit(job, params=given, **options)
@@ -120,7 +146,8 @@ def echo_accepted(ticket: ClientTicket, as_json: bool) -> None:
         click.echo("This run already existed.", err=True)
 
 
-def _params(params: str | None, pairs: tuple[str, ...]) -> Any:
+def params_given(params: str | None, pairs: tuple[str, ...]) -> Any:
+    """The parameters from `--params` or `--param`; `None` without either."""
     if params is not None and pairs:
         raise click.UsageError("--params cannot be combined with --param")
     if params is not None:

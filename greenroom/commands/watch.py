@@ -37,6 +37,9 @@ from ..protocol.events import (
     RunSignal,
     RunStateChanged,
     RunWaiting,
+    ScheduleChanged,
+    ScheduleFired,
+    ScheduleMissed,
 )
 from ..protocol.records import RunRecord, Snapshot
 from .live_table import Board
@@ -277,7 +280,24 @@ def _what(event: Event) -> str:
         return f"node {event.node} at {event.address}: {event.status}"
     if isinstance(event, LeaderChanged):
         return f"leader: {event.node} at {event.address}, term {event.term}"
+    if isinstance(event, ScheduleChanged | ScheduleFired | ScheduleMissed):
+        return _schedule(event)
     return f"{event.type} by {event.by}"
+
+
+def _schedule(event: ScheduleChanged | ScheduleFired | ScheduleMissed) -> str:
+    name = f"schedule {event.schedule}"
+    if isinstance(event, ScheduleChanged):
+        if event.state is None:
+            return f"{name}: deleted"
+        upcoming = f"next at {moment(event.state.next[0])}" if event.state.next else "paused"
+        return f"{name}: {upcoming}"
+    if isinstance(event, ScheduleMissed):
+        return f"{name}: {event.count} due times left out, up to {moment(event.until)}"
+    planned = "" if event.triggered else f" for {moment(event.at_planned)}"
+    if event.refused is not None:
+        return f"{name}: refused{planned}: {event.error}"
+    return f"{name}: {'joined' if event.joined else 'submitted'} run {event.run}{planned}"
 
 
 def _executor(event: ExecutorChanged) -> str:

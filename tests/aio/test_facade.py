@@ -14,12 +14,14 @@ from greenroom.actors.engine.ticket import Ticket
 from greenroom.actors.executors.api import Executors
 from greenroom.actors.flow.api import Flows
 from greenroom.actors.run.api import Run, RunFile
+from greenroom.actors.schedules.api import Schedules
 from greenroom.actors.workers.api import Workers
 from greenroom.aio import client, engine
 from greenroom.gateway.client import Client, ClientTicket, interface
 from greenroom.gateway.client.cluster import ClientCluster
 from greenroom.gateway.client.executors import ClientExecutors
 from greenroom.gateway.client.flows import ClientFlows
+from greenroom.gateway.client.schedules import ClientSchedules
 from greenroom.gateway.client.workers import ClientWorkers
 
 FOR_THE_GATEWAY = {
@@ -38,11 +40,13 @@ PAIRS: list[tuple[type, type]] = [
     (Flows, engine.Flows),
     (Workers, engine.Workers),
     (Executors, engine.Executors),
+    (Schedules, engine.Schedules),
     (Client, client.Client),
     (ClientTicket, client.ClientTicket),
     (ClientFlows, client.ClientFlows),
     (ClientWorkers, client.ClientWorkers),
     (ClientExecutors, client.ClientExecutors),
+    (ClientSchedules, client.ClientSchedules),
     (ClientCluster, client.ClientCluster),
     (Run, AsyncioRun),
     (RunFile, AsyncioFile),
@@ -77,9 +81,10 @@ def test_engine_and_client_have_every_name_of_their_common_interface():
         (interface.RunFlows, (engine.Flows, client.ClientFlows)),
         (interface.EngineWorkers, (engine.Workers, client.ClientWorkers)),
         (interface.EngineExecutors, (engine.Executors, client.ClientExecutors)),
+        (interface.RunSchedules, (engine.Schedules, client.ClientSchedules)),
     ):
         for facade in facades:
-            attributes = {*public(facade), "id", "joined", "flows", "workers", "executors"}
+            attributes = {*public(facade), "id", "joined", "flows", "workers", "executors", "schedules"}
             assert set(public(protocol)) <= attributes
 
 

@@ -70,6 +70,12 @@ function subject(event: GreenroomEvent): string {
       return `${event.node} at ${event.address}: ${event.status}, ${event.version ?? ""}`;
     case "leader_changed":
       return `${event.node} at ${event.address}, term ${event.term.toFixed()}`;
+    case "schedule_changed":
+      return `${event.schedule}: ${event.state?.next.join() ?? "deleted"}`;
+    case "schedule_fired":
+      return `${event.schedule} for ${event.at_planned.toFixed()}: ${event.run ?? event.refused ?? ""}`;
+    case "schedule_missed":
+      return `${event.schedule}: ${event.count.toFixed()} up to ${event.until.toFixed()}`;
     default: {
       const none: never = event; // the cases above are all types of events
       return none;

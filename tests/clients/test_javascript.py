@@ -338,6 +338,43 @@ async def test_events_before_the_connection_and_filtered_events_are_available():
         }
 
 
+async def test_schedules():
+    program = """
+        const client = await connect(argument);
+        const times = { cron: "0 3 * * *", timezone: "Europe/Berlin" };
+        const options = { job: "add", handle: "h", params: { a: 1, b: 2 }, missedLimit: 7, ...times };
+        const more = { runTimeout: Infinity, onConflict: "queue" };
+        const put = await client.schedules.put("tick", { ...options, ...more });
+        const ticket = await client.schedules.trigger("tick");
+        const found = { put: [put.missed_limit, put.options, put.next.length] };
+        found.result = await ticket.result();
+        found.paused = (await client.schedules.pause("tick")).paused;
+        found.state = client.state.schedules.get("tick").paused;
+        found.resumed = (await client.schedules.resume("tick")).paused;
+        found.got = (await client.schedules.get("tick")).name;
+        found.listed = (await client.schedules.list()).length;
+        await client.schedules.delete("tick");
+        found.left = client.state.schedules.size;
+        const refused = client.schedules.put("tick", { ...options, requestId: "r" });
+        found.refused = await refused.catch((error) => error.message);
+        client.close();
+        answer(found);
+    """
+    async with serving() as (_, _, url):
+        found = await run_node(program, url)
+        assert found.pop("refused").startswith('schedules.put: unknown option "requestId"')
+        assert found == {
+            "put": [7, {"on_conflict": "queue", "run_timeout": "none"}, 3],
+            "result": 3,
+            "paused": True,
+            "state": True,
+            "resumed": False,
+            "got": "tick",
+            "listed": 1,
+            "left": 0,
+        }
+
+
 async def test_the_client_retries_after_an_attempt_that_fires_an_error_only():
     """Node's WebSocket fires `error` for a refused attempt, but no `close`."""
     program = """

@@ -25,9 +25,13 @@ from greenroom.protocol.events import (
     RunChanged,
     RunSignal,
     RunStateChanged,
+    ScheduleChanged,
+    ScheduleFired,
+    ScheduleMissed,
 )
 from greenroom.protocol.fold import Projection
 from greenroom.protocol.records import Snapshot
+from greenroom.protocol.schedules import ScheduleRecord
 from greenroom.simulation.determinism.scheduler import Scheduling, SeededChooser
 from greenroom.simulation.determinism.seeded_run import determined
 from tests.support import open_engine
@@ -236,6 +240,24 @@ def of_other_parts(events: list[Event]) -> list[Event]:
         ExecutorChanged(seq=last.seq + 8, executor="e", status="gone", **base),
         LeaderChanged(seq=last.seq + 9, address="http://a", term=3, node="n1", **base),
         NodeChanged(seq=last.seq + 10, status="left", address="http://b", node="n1", **base),
+        *of_schedules(last.seq + 10, some.run, base),
+    ]
+
+
+def of_schedules(last: int, run: str, base: dict[str, Any]) -> list[Event]:
+    """Events of schedules, of which `deleted` does not stay. `run` is in the state and must not change."""
+    definition = {"job": "walk", "handle": "h", "every": 60.0, "source": "api", "since": 1.0}
+    state = {"paused": False, "decided_until": 1.0, "next": (61.0, 121.0)}
+    put = [ScheduleRecord(name=name, id="i", **definition, **state) for name in ("__proto__", "deleted")]
+    return [
+        ScheduleChanged(seq=last + 1, schedule="__proto__", state=put[0], **base),
+        ScheduleChanged(seq=last + 2, schedule="deleted", state=put[1], **base),
+        ScheduleFired(seq=last + 3, schedule="__proto__", at_planned=61.0, run=run, next=(121.0,), **base),
+        ScheduleFired(seq=last + 4, schedule="deleted", at_planned=61.0, refused="conflict", **base),
+        ScheduleMissed(seq=last + 5, schedule="__proto__", count=2, until=181.0, next=(241.0,), **base),
+        ScheduleFired(seq=last + 6, schedule="__proto__", at_planned=200.5, run=run, triggered=True, **base),
+        ScheduleChanged(seq=last + 7, schedule="deleted", state=None, **base),
+        ScheduleFired(seq=last + 8, schedule="deleted", at_planned=200.5, triggered=True, **base),
     ]
 
 

@@ -364,6 +364,26 @@ async def test_many_runs_are_cancelled_or_submitted_again(engine: RunEngine):
 
 
 @on_each
+async def test_a_schedule_is_put_triggered_paused_and_deleted(engine: RunEngine):
+    put = await engine.schedules.put(
+        "tick", job="add", params={"a": 4}, cron="0 3 * * *", timezone="Europe/Berlin", deadline=math.inf
+    )
+    assert (put.name, put.handle, put.options) == ("tick", "schedule:tick", {"deadline": "none"})
+    assert len(put.next) == 3
+    ticket = await engine.schedules.trigger("tick")
+    assert await ticket.result() == 4
+    assert (await engine.schedules.pause("tick")).next == ()
+    assert (await engine.schedules.resume("tick")) == await engine.schedules.get("tick")
+    assert [record.name for record in await engine.schedules.list()] == ["tick"]
+    await engine.schedules.delete("tick")
+    with pytest.raises(errors.NotFound, match='schedule "tick" not found'):
+        await engine.schedules.get("tick")
+    for options in ({}, {"cron": "bad"}, {"every": 0}, {"every": 60, "missed": "some"}):
+        with pytest.raises(errors.Invalid):
+            await engine.schedules.put("tick", job="add", **options)
+
+
+@on_each
 async def test_a_handles_draft_is_used_without_parameters(engine: RunEngine):
     await engine.set_params("alice", {"a": 7})
     ticket = await engine.submit("add", handle="alice")

@@ -25,6 +25,7 @@ from greenroom.gateway.client import ClientTicket
 from greenroom.gateway.client.cluster import ClientCluster
 from greenroom.gateway.client.executors import ClientExecutors
 from greenroom.gateway.client.flows import ClientFlows
+from greenroom.gateway.client.schedules import ClientSchedules
 from greenroom.gateway.client.workers import ClientWorkers
 
 PATIENCE = 30
@@ -101,6 +102,7 @@ def test_a_job_is_submitted_as_its_function_and_its_result_is_of_its_type(url: s
         (sync.Flows, ClientFlows),
         (sync.Workers, ClientWorkers),
         (sync.Executors, ClientExecutors),
+        (sync.Schedules, ClientSchedules),
         (sync.Cluster, ClientCluster),
     ],
 )

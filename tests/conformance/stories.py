@@ -407,6 +407,30 @@ async def a_flow(engine: Engine) -> None:
     await trio.sleep(600)
 
 
+async def a_schedule(engine: Engine) -> None:
+    await engine.schedules.put("old", job="pages", every=60, params={"pages": 0})
+
+
+async def schedules(engine: Engine) -> None:
+    put = engine.schedules.put
+    await put("__proto__", job="pages", handle="a", every=20, params={"pages": 3}, missed="all")
+    await put("joins", job="wait", handle="b", every=15, params={}, on_conflict="join")
+    await trio.sleep(50)  # the handle is free
+    await engine.submit("wait", handle="a", params={})
+    await trio.sleep(20)  # the handle is busy
+    await engine.drain()
+    await trio.sleep(300)
+    await engine.resume()
+    await trio.sleep(10)
+    await engine.schedules.trigger("old")
+    await engine.schedules.put("old", job="pages", cron="0 3 * * *", timezone="Europe/Berlin", paused=True)
+    await engine.schedules.delete("__proto__")
+    await engine.schedules.pause("joins")
+    for handle in ("a", "b"):
+        await engine.cancel(handle)
+    await trio.sleep(10)
+
+
 async def by_chance(engine: Engine) -> None:
     lots = random.Random(12)
     for _ in range(60):
@@ -465,6 +489,11 @@ STORIES: dict[str, Story | Written] = {
     "drafts": Story("Draft parameters of handles, with and without runs.", drafts),
     "children": Story("A run calls a child run.", children),
     "flow": Story("A worker registers; a flow waits for a signal; the worker goes offline.", a_flow),
+    "schedules": Story(
+        "Schedules fire, are refused, miss due times, are triggered, changed and deleted.",
+        schedules,
+        a_schedule,
+    ),
     "draining": Story("The engine drains and resumes.", draining),
     "names": Story("Names that are keys of objects in some languages, and numbers.", awkward_names),
     "eviction": Story("More than 1,000 ended runs: old ones leave the snapshot.", past_the_limit, many_ended),

@@ -172,6 +172,8 @@ MAY = {
         "list_workers",
         "allocate_worker",
         "list_executors",
+        "list_schedules",
+        "get_schedule",
         "get_cluster",
     },
     "operator": {
@@ -195,6 +197,11 @@ MAY = {
         "publish_flow",
         "add_flow_version",
         "start_flow",
+        "put_schedule",
+        "pause_schedule",
+        "resume_schedule",
+        "trigger_schedule",
+        "delete_schedule",
     },
     "admin": {
         "set_concurrency",
@@ -241,6 +248,8 @@ FIELDS: dict[str, dict[str, Any]] = {
     "complete_work": {"item_id": "x"},
     "extend_work": {"item_id": "x", "worker_id": "w"},
     "drain_executor": {"executor_id": "x"},
+    "put_schedule": {"name": "s", "job": "wait", "every": 60},
+    **{f"{call}_schedule": {"name": "s"} for call in ("get", "pause", "resume", "trigger", "delete")},
 }
 
 

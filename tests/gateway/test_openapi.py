@@ -77,6 +77,10 @@ positive_data_acceptance.enabled = false
 # At least one filter is required, and `since` must not be later than `until`.
 [[operations]]
 include-operation-id = ["cancel_many", "rerun_many", "retry_many", "list_runs"]
+# Cron expressions and time zones, too, and a schedule has one of `cron` and `every`.
+[[operations]]
+include-method = "PUT"
+include-path = "/api/schedules/{name}"
 [operations.checks]
 positive_data_acceptance.enabled = false
 """
@@ -174,7 +178,7 @@ def test_every_request_documents_its_errors() -> None:
         if request.get("security") != []:
             assert {"400", "401", "403", "404", "503"} <= given, path
         assert ({"413", "415"} <= given) == ("requestBody" in request), path
-        assert method in ("get", "post", "put")
+        assert method in ("get", "post", "put", "delete")
 
 
 def test_the_schemas_contain_the_checks_of_the_engine() -> None:

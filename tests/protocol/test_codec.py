@@ -93,6 +93,9 @@ def test_the_types_of_events_are_those_of_the_design():
         "executor_changed",
         "node_changed",
         "leader_changed",
+        "schedule_changed",
+        "schedule_fired",
+        "schedule_missed",
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain, product
 
 import pytest
+from msgspec.structs import replace
 
 from greenroom.actors.engine.recovery import projection_of
 from greenroom.errors import Conflict
@@ -22,6 +23,7 @@ from greenroom.persistence.store import (
     Retention,
     RunQuery,
     RunWrite,
+    ScheduleGone,
     StoredInterrupt,
     StoredLane,
     StoredRequest,
@@ -34,6 +36,7 @@ from greenroom.protocol.executors import JobTerms
 from greenroom.protocol.fold import Projection
 from greenroom.protocol.patterns import Within, patterns
 from greenroom.protocol.records import ExecutorState
+from greenroom.protocol.schedules import ScheduleRecord
 from greenroom.protocol.states import Status
 
 from .conftest import Place
@@ -183,6 +186,37 @@ async def test_files_to_delete_elsewhere_are_kept_until_they_are_deleted(place: 
         await again.tell(memos=[DeletionDone("f1", "r2")])
     async with opened(place) as again:
         assert again.stored.deletions == [owed[2]]
+
+
+async def test_schedules_are_kept_until_they_are_deleted(place: Place) -> None:
+    name = "ünïcödé 漢字 " * 12
+    first = ScheduleRecord(
+        name=name,
+        job="job",
+        handle="h",
+        params={"text": name, "n": [1, None]},
+        options={"needs": ["gpu"], "run_timeout": "none"},
+        cron="0 3 * * *",
+        timezone="Europe/Berlin",
+        id="i1",
+        source="api",
+        paused=False,
+        since=NOW,
+        decided_until=NOW,
+        next=(NOW + 60.0, NOW + 120.5),
+    )
+    other = replace(first, name="other", cron=None, every=60.0, timezone="UTC")
+    later = replace(first, decided_until=NOW + 60.0, next=(), paused=True, last_run="r1", last_fired=NOW)
+    async with opened(place) as story:
+        await story.tell(memos=[first, replace(first, name=name.upper()), other])
+        await story.tell(*life("r1"), memos=[later])
+        await story.tell(memos=[ScheduleGone(name.upper()), ScheduleGone("unknown")])
+    async with opened(place) as again:
+        assert again.stored.schedules == {"other": other, name: later}
+        assert list(again.stored.schedules) == ["other", name]
+        await again.tell(memos=[ScheduleGone("other"), other, ScheduleGone(name)])
+    async with opened(place) as again:
+        assert again.stored.schedules == {"other": other}
 
 
 async def test_executors_are_kept_until_they_are_gone(place: Place) -> None:

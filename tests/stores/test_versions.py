@@ -33,6 +33,7 @@ NEW_TABLES = {
     *("executors", "deletions"),
     "buckets",
     "run_tags",
+    "schedules",
 }
 
 
@@ -87,7 +88,7 @@ async def it_goes_on(url: str) -> None:
     assert (queued.record.handle, queued.record.params) == ("Ünïcödé 漢字", [True, None, 0.5])
     assert stored.requests == [StoredRequest("once", "r1", "f" * 32, None)]
     assert (stored.flows, stored.versions, stored.workers) == ([], [], [])
-    assert (stored.executors, stored.deletions) == ({}, [])
+    assert (stored.executors, stored.deletions, stored.schedules) == ({}, [], {})
 
     story = Story(store, stored)
     await story.tell(*life("r3", place=9), moved(story.runs["r2"], Status.RUNNING, attempt=1))

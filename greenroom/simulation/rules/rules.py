@@ -58,6 +58,7 @@ from .order import OrderRules
 from .recovery import RecoveryRules
 from .replays import ReplayRules
 from .retries import RetryRules
+from .schedules import ScheduleRules
 from .time_limits import TimeLimitRules
 from .transitions import TransitionRules
 
@@ -83,6 +84,7 @@ class Rules:
             lambda run: self.recovery.job(run).max_attempts, lambda: self.is_left, self.faults.append
         )
         self.delays = DelayRules(self.model, now, wall, self.faults.append)
+        self.schedules = ScheduleRules(self.faults.append)
         self._transitions = TransitionRules(self)
         self.replays = ReplayRules(self.model, self.faults.append)
         self.cleared: dict[str, bool] = {}
@@ -100,6 +102,7 @@ class Rules:
         self.flows.new_life()
         self.recovery.opened(*args, **options)
         self.delays.opened()
+        self.schedules.opened(args[0].schedules)
 
     def leaving(self) -> None:
         """Record that the engine is shutting down, so that no run has to start."""
@@ -165,6 +168,7 @@ class Rules:
         for memo in batch.memos:
             if isinstance(memo, Deaths) and memo.tried:  # then other suspects of the batch may start, too
                 self.model.runs[memo.run].tried = True
+        self.schedules.commit(batch)
         self.model.coming = {id: write.terms for id, write in batch.runs.items() if write.terms is not None}
         for event in batch.events:
             self.take(event)
@@ -184,6 +188,7 @@ class Rules:
             self._fault(event, f"the previous seq was {self.model.seq}")
         self.model.events.append(event)
         self.replays.take(event)
+        self.schedules.take(event)
         if isinstance(event, RunEvent):
             self._transitions.take(event)
         elif isinstance(event, LaneChanged):

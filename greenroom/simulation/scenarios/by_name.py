@@ -24,6 +24,7 @@ NAMED = {
     "delays": "greenroom.simulation.scenarios.delays:delays",
     "finding": "greenroom.simulation.scenarios.finding:finding",
     "leases": "greenroom.simulation.scenarios.leases:leases",
+    "schedules": "greenroom.simulation.scenarios.schedules:schedules",
     "nodes": "greenroom.simulation.scenarios.nodes:nodes",
     "ordering": "greenroom.simulation.scenarios.ordering:ordering",
 }

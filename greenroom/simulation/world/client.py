@@ -14,7 +14,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpac
 
 from ...actors.channel import Result_co
 from ...gateway.client import RunEngine, RunTicket
-from ...gateway.client.interface import RunFlows
+from ...gateway.client.interface import RunFlows, RunSchedules
 from ...protocol.batches import RunKeywords
 from ...protocol.errors import GreenroomError
 from ...protocol.events import Event, Filter
@@ -74,6 +74,7 @@ class Client:
         self.server = server
         self.flows = FlowsClient(self)
         self.executors = ExecutorsClient(self)
+        self.schedules = SchedulesClient(self)
         self._trace = trace
 
     @overload
@@ -251,6 +252,32 @@ class ExecutorsClient:
 
     async def drain(self, executor: str) -> None:
         await self._client.command("executors.drain", executor)
+
+
+class SchedulesClient:
+    """A client's calls about schedules: the methods of `engine.schedules`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    put = _command(RunSchedules.put)
+    list = _query(RunSchedules.list)
+    get = _query(RunSchedules.get)
+    pause = _command(RunSchedules.pause)
+    resume = _command(RunSchedules.resume)
+    delete = _command(RunSchedules.delete)
+
+    async def trigger(self, name: str) -> SimulatedTicket[Any]:
+        """See `Schedules.trigger`."""
+        return self._client.ticket(await self.command("trigger", name))
+
+    async def command(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """See `Client.command`."""
+        return await self._client.command(f"schedules.{name}", *arguments, **options)
+
+    async def ask(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """See `Client.ask`."""
+        return await self._client.ask(f"schedules.{name}", *arguments, **options)
 
 
 class _Events:

@@ -37,6 +37,9 @@ from ...protocol.events import (
     RunSignal,
     RunStateChanged,
     RunWaiting,
+    ScheduleChanged,
+    ScheduleFired,
+    ScheduleMissed,
 )
 from ...protocol.records import RunRecord, Snapshot
 
@@ -132,6 +135,17 @@ def _event(event: Event) -> str:
             return f"node {event.node} at {event.address} has {event.status}"
         case LeaderChanged():
             return f"node {event.node} at {event.address} leads in term {event.term}"
+        case ScheduleChanged(state=None):
+            return f"schedule {event.schedule} is deleted"
+        case ScheduleChanged():
+            return f"schedule {event.schedule} is next due at {event.state and event.state.next}"
+        case ScheduleFired(refused=None):
+            verb = "joins" if event.joined else "submits"
+            return f"schedule {event.schedule} {verb} run {event.run} for {event.at_planned}"
+        case ScheduleFired():
+            return f"schedule {event.schedule} is refused for {event.at_planned}: {event.error}"
+        case ScheduleMissed():
+            return f"schedule {event.schedule} leaves out {event.count} due times up to {event.until}"
         case LaneChanged():
             return f"lane {event.lane} has limit {event.limit}, generation {event.generation}"
         case HandleChanged(freed=None):

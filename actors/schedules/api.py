@@ -1,0 +1,175 @@
+"""`engine.schedules`: the calls for schedules. The gateway uses the same API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+import msgspec
+
+from ...persistence.store import Memo
+from ...protocol.errors import Invalid
+from ...protocol.events import Event, ScheduleFired
+from ...protocol.fold import Projection
+from ...protocol.jobs import AnyJob
+from ...protocol.names import check_name
+from ...protocol.schedules import (
+    Missed,
+    ScheduleRecord,
+    check_schedule,
+    define,
+)
+from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords, to_stored
+from ...protocol.values import shown
+from ..actor import Address, Delivery
+from ..channel import Reply
+from ..engine.entry_point import Caller, EntryPoint
+from ..engine.ticket import Ticket
+from ..journal.change import Change
+from ..journal.journal import Journal
+from .actor import submission_of
+from .decisions import check_times
+from .machine import unknown
+from .messages import Delete, Put, SetPaused
+
+if TYPE_CHECKING:
+    from ..engine.api import Engine
+
+
+class Schedules:
+    """The schedules of an engine. `by` names who caused a change, in its event."""
+
+    def __init__(
+        self,
+        entry: EntryPoint,
+        delivery: Delivery,
+        journal: Journal,
+        ids: Callable[[], str],
+        clock: Callable[[], float],
+        engine: Engine,
+    ) -> None:
+        self._entry = entry
+        self._actor = Address(delivery, "schedules")
+        self._journal = journal
+        self._ids = ids
+        self._clock = clock
+        self._engine = engine
+
+    async def put(
+        self,
+        name: str,
+        *,
+        job: str | AnyJob,
+        handle: str | None = None,
+        params: Any = None,
+        cron: str | None = None,
+        every: float | None = None,
+        timezone: str = "UTC",
+        jitter: float = 0,
+        missed: Missed = "latest",
+        missed_limit: int = 100,
+        paused: bool | None = None,
+        by: str = "app",
+        **options: Unpack[SubmitKeywords],
+    ) -> ScheduleRecord:
+        """Create a schedule, or change the one of this name; returns when that is committed.
+
+        It submits `job` at the local times of the `cron` expression in `timezone`, or every `every` seconds
+        from now, each up to `jitter` seconds later. Without a `handle`, its runs have the handle
+        `schedule:<name>`. `missed` decides about due times that passed more than a minute ago, for example
+        while the engine was stopped: `skip` them, submit only the `latest`, or `all`, at most the last
+        `missed_limit`. `options` are those of `submit`, for each run.
+
+        A schedule whose times stay the same continues; otherwise it begins anew. `paused=None` leaves it
+        paused or not. Raises `Conflict` for a schedule that is declared in code.
+        """
+        check_keywords("put", options, "job", "cron", "every", "timezone", "jitter", "missed", "missed_limit")
+        submitted = SubmitOptions(job=self._entry.name_of(job), handle=handle, params=params, **options)
+        definition = define(
+            name,
+            submitted.job,
+            handle=handle,
+            params=None,
+            cron=cron,
+            every=every,
+            timezone=timezone,
+            jitter=jitter,
+            missed=missed,
+            missed_limit=missed_limit,
+            options=to_stored(submitted),
+        )
+        if paused is not None and not isinstance(paused, bool):
+            raise Invalid(f"paused must be true or false (got {shown(paused)})", value=shown(paused))
+        check_times(definition)
+        plain = await self._entry.check(submitted)
+        definition = msgspec.structs.replace(definition, params=plain)
+        put = Put(definition, self._ids(), paused, by, Reply())
+        record: ScheduleRecord = await self._entry.ask(put, self._actor)
+        return record
+
+    async def list(self) -> Sequence[ScheduleRecord]:
+        """All schedules, in the order of their names."""
+        return await self._entry.look(sorted_schedules)
+
+    async def get(self, name: str) -> ScheduleRecord:
+        """A schedule. Raises `NotFound`."""
+        check_schedule(name)
+        return await self._entry.look(lambda committed: find_schedule(committed, name))
+
+    async def pause(self, name: str, *, by: str = "app") -> ScheduleRecord:
+        """Fire no more until `resume`. What is due meanwhile is not missed: it never fires."""
+        return await self._set_paused(name, by, paused=True)
+
+    async def resume(self, name: str, *, by: str = "app") -> ScheduleRecord:
+        """Continue with the next due time from now on."""
+        return await self._set_paused(name, by, paused=False)
+
+    async def _set_paused(self, name: str, by: str, *, paused: bool) -> ScheduleRecord:
+        check_schedule(name)
+        record: ScheduleRecord = await self._entry.ask(SetPaused(name, paused, by, Reply()), self._actor)
+        return record
+
+    async def trigger(self, name: str, *, by: str = "app") -> Ticket[Any]:
+        """Submit the schedule's run now, once, also if it is paused. Its due times stay the same."""
+        record = await self.get(name)
+        planned = round(self._clock(), 3)
+
+        def event(run: str, *, joined: bool) -> Event:
+            return ScheduleFired(
+                seq=0,
+                at=0,
+                by=by,
+                schedule=name,
+                at_planned=planned,
+                run=run,
+                joined=joined,
+                triggered=True,
+            )
+
+        def together(run: str) -> tuple[tuple[Event, ...], tuple[Memo, ...]]:
+            return (event(run, joined=False),), ()
+
+        check_name("by", by)
+        accepted, ended = await self._entry.submit(submission_of(record, None), Caller(by), together)
+        if accepted.joined:  # there was no creation to commit it with
+            told = Change((event(accepted.run, joined=True),), reply=Reply())
+            await self._entry.ask(told, self._journal)
+        return Ticket(accepted.run, accepted.joined, ended, self._engine)
+
+    async def delete(self, name: str, *, by: str = "app") -> None:
+        """Delete a schedule; its runs stay. Raises `Conflict` for one that is declared in code."""
+        check_schedule(name)
+        await self._entry.ask(Delete(name, by, Reply()), self._actor)
+
+
+def sorted_schedules(committed: Projection) -> list[ScheduleRecord]:
+    """The schedules in the order of their names."""
+    return sorted(committed.schedules.values(), key=lambda schedule: schedule.name)
+
+
+def find_schedule(committed: Projection, name: str) -> ScheduleRecord:
+    """A schedule. Raises `NotFound`."""
+    schedule = committed.schedules.get(name)
+    if schedule is None:
+        raise unknown(name)
+    return schedule

@@ -1,0 +1,217 @@
+"""`greenroom schedules`: put, list, pause, resume, trigger and delete schedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.text import Text
+
+from ..gateway.client import Client
+from ..protocol.schedules import ScheduleRecord
+from .connection import Server, for_server
+from .durations import Duration
+from .output import STYLES, brief, echo, echo_json, fields, moment, table
+from .submit import echo_accepted, parameters, params_given, repeated_submission
+
+
+@click.group()
+def schedules() -> None:
+    """Manage schedules: runs that the engine submits at due times.
+
+    \b
+    Examples:
+      greenroom schedules put nightly --job mirror --cron "0 3 * * *" --timezone Europe/Berlin
+      greenroom schedules list
+      greenroom schedules trigger nightly
+    """
+
+
+@schedules.command("list")
+@for_server
+def list_(server: Server) -> None:
+    """List the schedules with their times, their next due time and their last run.
+
+    \b
+    Examples:
+      greenroom schedules list
+      greenroom schedules list --json | jq -r 'select(.paused).name'
+    """
+    found = server.ask(lambda client: client.schedules.list())
+    if server.as_json:
+        for schedule in found:
+            echo_json(schedule)
+        return
+    table(
+        ("schedule", "times", "job", "handle", "next", "last run"),
+        (
+            (
+                schedule.name,
+                _times(schedule),
+                schedule.job,
+                schedule.handle,
+                _next(schedule),
+                schedule.last_run or "",
+            )
+            for schedule in found
+        ),
+    )
+
+
+@schedules.command()
+@click.argument("name")
+@for_server
+def show(server: Server, name: str) -> None:
+    """Show a schedule.
+
+    \b
+    Example:
+      greenroom schedules show nightly
+    """
+    schedule = server.ask(lambda client: client.schedules.get(name))
+    if server.as_json:
+        echo_json(schedule)
+    else:
+        _show(schedule)
+
+
+@schedules.command()
+@click.argument("name")
+@click.option("--job", required=True, metavar="JOB", help="The job to submit.")
+@click.option("--handle", "-H", metavar="NAME", help="The handle of the runs. [default: schedule:NAME]")
+@parameters
+@click.option("--cron", metavar="EXPRESSION", help="Minute, hour, day of month, month and day of week.")
+@click.option("--every", type=Duration(), metavar="TIME", help="An interval, instead of --cron.")
+@click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of --cron.")
+@click.option(
+    "--jitter", type=Duration(), default="0", metavar="TIME", help="Delay each firing by up to this time."
+)
+@click.option(
+    "--missed",
+    type=click.Choice(["skip", "latest", "all"]),
+    default="latest",
+    show_default=True,
+    help="Which of the due times fire that were missed, for example while the server was stopped.",
+)
+@click.option(
+    "--missed-limit",
+    type=int,
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="At most how many, with --missed all.",
+)
+@click.option("--paused/--active", default=None, help="Pause or resume it. [default: active, or as it is]")
+@repeated_submission
+@for_server
+def put(server: Server, name: str, params: str | None, pairs: tuple[str, ...], **options: Any) -> None:
+    """Create a schedule, or change the one of this name.
+
+    If the times stay the same, the schedule continues; otherwise it begins anew.
+
+    \b
+    Examples:
+      greenroom schedules put nightly --job mirror --cron "0 3 * * *" --timezone Europe/Berlin
+      greenroom schedules put refresh --job refresh --every 15m --jitter 1m --missed skip
+      greenroom schedules put report --job report --cron "0 8 * * MON" -p team=sales --on-conflict queue
+    """
+    given = params_given(params, pairs)
+    schedule = server.ask(lambda client: client.schedules.put(name, params=given, **options))
+    if server.as_json:
+        echo_json(schedule)
+    else:
+        click.echo(f"{name}: next at {_next(schedule)}." if schedule.next else f"{name}: paused.")
+
+
+@schedules.command()
+@click.argument("name")
+@for_server
+def pause(server: Server, name: str) -> None:
+    """Let a schedule fire no more until `greenroom schedules resume`; what is due meanwhile never fires.
+
+    \b
+    Example:
+      greenroom schedules pause nightly
+    """
+    schedule = server.ask(lambda client: client.schedules.pause(name))
+    echo(server.as_json, schedule, f"{name} is paused.")
+
+
+@schedules.command()
+@click.argument("name")
+@for_server
+def resume(server: Server, name: str) -> None:
+    """Let a paused schedule continue with its next due time.
+
+    \b
+    Example:
+      greenroom schedules resume nightly
+    """
+    schedule = server.ask(lambda client: client.schedules.resume(name))
+    echo(server.as_json, schedule, f"{name}: next at {_next(schedule)}.")
+
+
+@schedules.command()
+@click.argument("name")
+@for_server
+def trigger(server: Server, name: str) -> None:
+    """Submit the run of a schedule now, and print its id; the due times stay the same.
+
+    \b
+    Example:
+      greenroom schedules trigger nightly
+    """
+
+    async def talk(client: Client) -> None:
+        echo_accepted(await client.schedules.trigger(name), server.as_json)
+
+    server.ask(talk)
+
+
+@schedules.command()
+@click.argument("name")
+@for_server
+def delete(server: Server, name: str) -> None:
+    """Delete a schedule; its runs stay.
+
+    \b
+    Example:
+      greenroom schedules delete nightly
+    """
+    server.ask(lambda client: client.schedules.delete(name))
+    echo(server.as_json, {"schedule": name}, f"{name} is deleted.")
+
+
+def _times(schedule: ScheduleRecord) -> str:
+    if schedule.cron is None:
+        return f"every {schedule.every:g} s"
+    return f"{schedule.cron} {schedule.timezone}"
+
+
+def _next(schedule: ScheduleRecord) -> str:
+    if schedule.paused:
+        return "paused"
+    return moment(schedule.next[0]) if schedule.next else "never"
+
+
+def _show(schedule: ScheduleRecord) -> None:
+    shown: dict[str, Any] = {
+        "schedule": schedule.name,
+        "times": _times(schedule),
+        "job": schedule.job,
+        "handle": schedule.handle,
+        "params": brief(schedule.params),
+        **{name: brief(value) for name, value in schedule.options.items()},
+        "missed": schedule.missed if schedule.missed != "all" else f"all, at most {schedule.missed_limit}",
+    }
+    if schedule.jitter:
+        shown["jitter"] = f"{schedule.jitter:g} s"
+    if schedule.source == "code":
+        shown["declared in"] = "code"
+    if schedule.paused:
+        shown["next"] = Text("paused", STYLES["queued"])
+    else:
+        shown["next"] = ", ".join(map(moment, schedule.next)) or "never"
+    if schedule.last_fired is not None:
+        shown["last"] = f"{moment(schedule.last_fired)}, {schedule.last_run or 'refused'}"
+    fields(shown)
