@@ -19,7 +19,7 @@ from ...protocol.fold import Projection
 from ..effects import Effects
 from ..journal.messages import AnswerMany, Look, Outcome, unavailable
 from ..messages import Accepted, Submission, SubmitMany
-from .admission import Admission, Repeat
+from .admission import Admission, Delay, Repeat
 from .handles import Admit, Decision, Join, Refuse, Wait
 
 
@@ -28,7 +28,7 @@ def submit_many(admission: Admission, effects: Effects, message: SubmitMany, now
     if admission.store_is_down:
         message.reply.fail(unavailable())  # not by way of the journal, which waits for the store
         return
-    decisions: list[Decision | Repeat] = []
+    decisions: list[Decision | Delay | Repeat] = []
     for submission, on_conflict in zip(message.submissions, message.on_conflicts, strict=True):
         decision = admission.repeat(submission, now) or admission.decide(submission, on_conflict)
         decisions.append(decision)
@@ -39,18 +39,18 @@ def submit_many(admission: Admission, effects: Effects, message: SubmitMany, now
     admission.answer(_carry_out(admission, message, decisions))
 
 
-def _is_refusal(decision: Decision | Repeat) -> bool:
+def _is_refusal(decision: Decision | Delay | Repeat) -> bool:
     return isinstance(decision, Refuse) or (isinstance(decision, Repeat) and decision.refuse is not None)
 
 
-def _undo(admission: Admission, message: SubmitMany, decisions: Sequence[Decision | Repeat]) -> None:
+def _undo(admission: Admission, message: SubmitMany, decisions: Sequence[Decision | Delay | Repeat]) -> None:
     for index in reversed(range(len(decisions))):
         decision = decisions[index]
         if not isinstance(decision, Repeat):
             admission.undo(message.submissions[index], decision)
 
 
-def _refuse(effects: Effects, message: SubmitMany, decision: Decision | Repeat, index: int) -> None:
+def _refuse(effects: Effects, message: SubmitMany, decision: Decision | Delay | Repeat, index: int) -> None:
     """Refuse a batch as a whole because of the entry at this index."""
     if isinstance(decision, Repeat) and decision.refuse is not None:
         effects.tell("journal", "", Look(partial(_raise, decision.refuse, index), message.reply))
@@ -76,14 +76,14 @@ def _raise(refuse: Callable[[Projection], Conflict], index: int, committed: Proj
 
 
 def _carry_out(
-    admission: Admission, message: SubmitMany, decisions: Sequence[Decision | Repeat]
+    admission: Admission, message: SubmitMany, decisions: Sequence[Decision | Delay | Repeat]
 ) -> AnswerMany:
     """Carry out the decisions in order. Returns the answer."""
     outcomes: list[Outcome] = []
     about: list[Submission | None] = []
     for submission, decision in zip(message.submissions, decisions, strict=True):
         match decision:
-            case Admit() | Wait():
+            case Admit() | Wait() | Delay():
                 admission.create(submission, decision, None)
                 outcomes.append(Accepted(submission.id, False, submission.ended))
                 about.append(submission)

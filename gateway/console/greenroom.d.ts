@@ -680,9 +680,11 @@ export interface RunStateChanged {
 /**
  * A run changed without a transition; absent fields are unchanged.
  *
- * If the run waited in its handle, a `place` also makes it the handle's admitted run. `params` are those of
- * a later submission, which the run takes only as long as it has not begun. `waiting_for` is `executor`
- * while a queued run has room in its lane, but no executor can take it.
+ * A `place` makes a queued run the handle's admitted run. `params` are those of a later submission, which
+ * the run takes only as long as it has not begun. Of a queued run, `waiting_for` is `executor` while it has
+ * room in its lane, but no executor can take it; `time` while it holds its handle, and waits for its
+ * `not_before` outside its lane; `handle` if the handle is taken at its `not_before`, so that it waits in
+ * the handle, before the others if `front`.
  */
 export interface RunChanged {
   type: "run_changed";
@@ -846,7 +848,26 @@ export interface InterruptClosed {
   answer?: unknown;
 }
 
-/** The limit or the generation of a lane changed; both are the new values. */
+/**
+ * How a lane chooses its next run; see the module's docstring.
+ *
+ * `fair_by` is the path of the parameter by which its runs take turns, such as `tenant` or `user.id`; a run
+ * that was submitted with a key has that key instead. `limit_per_key` bounds the executing runs of one key.
+ * `rate_per`: whether the lane has one bucket, or each key its own. `age` is `null` if waiting does not
+ * raise a run's priority. `priority` is that of runs for which neither the submission nor the job has one.
+ */
+export interface LaneRules {
+  fair_by?: string;
+  weights?: Record<string, number>;
+  limit_per_key?: number;
+  rate?: string;
+  burst?: number;
+  rate_per?: "key" | "lane";
+  age?: number | null;
+  priority?: number;
+}
+
+/** A lane's limit, generation, pause or rules changed; all are the new values. */
 export interface LaneChanged {
   type: "lane_changed";
   seq: number;
@@ -1032,25 +1053,9 @@ export interface EngineState {
 }
 
 /**
- * How a lane chooses its next run; absent fields have their defaults.
- *
- * `fair_by` is the path of the parameter by which its runs take turns, such as `tenant` or `user.id`; a run
- * that was submitted with a key has that key instead. `limit_per_key` bounds the executing runs of one key.
- * `rate_per`: whether the lane has one bucket, or each key its own. `age` is `null` if waiting does not raise
- * a run's priority. `priority` is that of runs for which neither the submission nor the job has one.
+ * A lane. `limit` is `null` if only the global limit applies; `queued` is in order of place, whatever the
+ * priorities. `rules` are those by which the lane chooses its next run.
  */
-export interface LaneRules {
-  fair_by?: string;
-  weights?: Record<string, number>;
-  limit_per_key?: number;
-  rate?: string;
-  burst?: number;
-  rate_per?: "lane" | "key";
-  age?: number | null;
-  priority?: number;
-}
-
-/** A lane. `limit` is `null` if only the global limit applies; `queued` is in order of place. */
 export interface LaneState {
   limit: number | null;
   generation: number;
@@ -1094,7 +1099,7 @@ export interface InterruptState {
  * is where that body executes; `null` for the engine's own process. `needs` are the labels that an executor
  * must have to execute the run: those of the job and of the submission. `key` is what a lane's fairness and
  * limits per key tell its runs apart by. The run does not start before `not_before`; until then, a queued
- * run has `waiting_for` `time`.
+ * run has `waiting_for` `time`. `placed_at` is when it got its place, if that was not when it was created.
  */
 export interface RunRecord {
   id: string;

@@ -431,6 +431,30 @@ async def schedules(engine: Engine) -> None:
     await trio.sleep(10)
 
 
+async def a_lane_with_rules(engine: Engine) -> None:
+    await engine.set_lane("ruled", fair_by="tenant", weights={"a": 2})
+
+
+async def lane_rules(engine: Engine) -> None:
+    await engine.pause_lane("ruled")
+    tickets = []
+    for number, tenant in enumerate("aab"):
+        params = {"pages": 1, "tenant": tenant}
+        tickets.append(await engine.submit("pages", handle=f"h{number}", lane="ruled", params=params))
+    tickets.append(await engine.submit("pages", handle="h0", lane="ruled", on_conflict="queue", key="own"))
+    await engine.set_priority(tickets[1].id, 5)
+    await engine.set_priority(tickets[2].id, 0)
+    await engine.resume_lane("ruled")
+    await engine.set_lane("__proto__", rate="1/min", burst=2, rate_per="key", age=None, priority=-3)
+    await engine.pause_lane("__proto__")
+    for ticket in tickets:
+        await ticket.wait(None)
+    await engine.set_lane("ruled", fair_by=None, weights={})
+    await engine.submit("pages", handle="last", lane="__proto__", params={"pages": 1})
+    await engine.resume_lane("__proto__")
+    await trio.sleep(10)
+
+
 async def by_chance(engine: Engine) -> None:
     lots = random.Random(12)
     for _ in range(60):
@@ -476,6 +500,11 @@ STORIES: dict[str, Story | Written] = {
     "limits": Story("Runs wait for lanes and for the global limit; limits change.", limits),
     "handle-queue": Story("Runs wait in a handle; one replaces the active run.", waiting_in_a_handle),
     "coalescing": Story("Later submissions change the parameters of runs that wait.", coalescing),
+    "lane-rules": Story(
+        "Lanes have rules and pauses, and runs have keys and priorities that change.",
+        lane_rules,
+        a_lane_with_rules,
+    ),
     "delays": Story(
         "Delayed runs, with and without their handles; some wait in their handles afterwards.",
         delays,

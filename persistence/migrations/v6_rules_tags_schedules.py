@@ -1,10 +1,11 @@
-"""Version 6: rules of lanes, and the buckets of their rates."""
+"""Version 6: rules of lanes with the buckets of their rates, tags of runs, and schedules."""
 
 from __future__ import annotations
 
 from alembic import op
-from sqlalchemy import Boolean, Column, MetaData, String, Table, Text, inspect, text
+from sqlalchemy import Boolean, Column, Index, MetaData, String, Table, Text, inspect, text
 from sqlalchemy.dialects import mysql
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import Double
 
 revision = "6"
@@ -15,15 +16,28 @@ tables = MetaData()
 _Name = String(256).with_variant(mysql.VARBINARY(1024), "mysql", "mariadb")
 _Json = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 
-Table(
+
+def _table(name: str, *items: SchemaItem) -> None:
+    Table(name, tables, *items, mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin")
+
+
+_table(
     "buckets",
-    tables,
     Column("id", String(32), primary_key=True),
     Column("lane", _Name, nullable=False),
     Column("key", _Json),
     Column("full_at", Double, nullable=False),
-    mysql_charset="utf8mb4",
-    mysql_collate="utf8mb4_bin",
+)
+_table(
+    "run_tags",
+    Column("tag", String(32), primary_key=True),
+    Column("run", String(64), primary_key=True),
+    Index("run_tags_by_run", "run"),
+)
+_table(
+    "schedules",
+    Column("id", String(32), primary_key=True),
+    Column("record", _Json, nullable=False),
 )
 
 
@@ -31,6 +45,9 @@ def upgrade() -> None:
     """Create what does not exist yet."""
     connection = op.get_bind()
     tables.create_all(connection)
+    for table in tables.tables.values():
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
     known = {column["name"] for column in inspect(connection).get_columns("lanes")}
     if "paused" not in known:
         op.add_column("lanes", Column("paused", Boolean, nullable=False, server_default=text("FALSE")))
