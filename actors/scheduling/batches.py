@@ -20,7 +20,7 @@ from ..effects import Effects
 from ..journal.messages import AnswerMany, Look, Outcome, unavailable
 from ..messages import Accepted, Submission, SubmitMany
 from .admission import Admission, Delay, Repeat
-from .handles import Admit, Decision, Join, Refuse, Wait
+from .handles import Admit, Coalesce, Decision, Join, Refuse, Wait
 
 
 def submit_many(admission: Admission, effects: Effects, message: SubmitMany, now: float) -> None:
@@ -90,6 +90,8 @@ def _carry_out(
             case Join(admitted):
                 outcomes.append(admission.join_admitted(submission, admitted))
                 about.append(admitted)
+            case Coalesce():
+                raise AssertionError("a run of a batch does not coalesce: this was checked before")
             case Refuse(error, taken_by):
                 outcomes.append(error)
                 about.append(taken_by)
