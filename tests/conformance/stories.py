@@ -3,6 +3,7 @@ about executors and nodes consist of events that are written here."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -448,7 +449,7 @@ async def lane_rules(engine: Engine) -> None:
     await engine.set_lane("__proto__", rate="1/min", burst=2, rate_per="key", age=None, priority=-3)
     await engine.pause_lane("__proto__")
     for ticket in tickets:
-        await ticket.wait(None)
+        await ticket.wait(math.inf)
     await engine.set_lane("ruled", fair_by=None, weights={})
     await engine.submit("pages", handle="last", lane="__proto__", params={"pages": 1})
     await engine.resume_lane("__proto__")

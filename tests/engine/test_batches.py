@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ async def test_a_batch_can_contain_every_kind_of_run(autojump_clock, jobs, start
         assert [it.not_before is not None for it in runs] == [False, True, True, False, False, False]
         assert (runs[3].tags, runs[4].priority, runs[4].key) == ({"n": "1"}, 5, "k")
         for ticket in tickets:
-            await ticket.wait(None)
+            await ticket.wait(math.inf)
     assert starts == ["urgent", "first", "plain", "later", "reserved", "later"]
 
 
@@ -82,5 +83,5 @@ async def test_a_coalescing_run_takes_the_turn_of_its_newest_parameters(autojump
         changed = run("a2", lane="x", on_conflict="coalesce") | {"params": {"tenant": "b"}}
         assert (await engine.submit(**changed)).id == tickets[3].id
         for ticket in tickets:
-            await ticket.wait(None)
+            await ticket.wait(math.inf)
     assert starts == ["first", "a0", "a2", "a1"]

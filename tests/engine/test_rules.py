@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ async def submit(engine: Engine, handle: str, job: str = "note", **options: Any)
 
 async def finish(*tickets: Ticket[Any]) -> None:
     for ticket in tickets:
-        await ticket.wait(None)
+        await ticket.wait(math.inf)
 
 
 # Priorities.
@@ -89,7 +90,7 @@ async def test_a_submission_has_the_priority_of_its_job_else_of_its_lane(autojum
         ]
         runs = [await engine.get_run(ticket.id) for ticket in tickets]
         assert [run.priority for run in runs] == [7, 4, 0, 0]
-        again = await engine.rerun((await tickets[0].wait(None), tickets[0].id)[1])
+        again = await engine.rerun((await tickets[0].wait(math.inf), tickets[0].id)[1])
         assert (await engine.get_run(again.id)).priority == 7
         await finish(*tickets, again)
 
