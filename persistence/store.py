@@ -37,6 +37,8 @@ class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     front: bool = False
     replaces: bool = False
     """Whether a delayed run replaces the runs of its handle when it is due."""
+    coalesces: bool = False
+    """Whether a delayed run takes the parameters of later delayed submissions that coalesce."""
     waits: float | None = None
     """The duration of the run's last suspension. It limits the wait after a restart, also if the clock was
     set back."""

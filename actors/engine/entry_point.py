@@ -261,6 +261,8 @@ class EntryPoint:
             terms = _terms(registered, options, caller, fingerprint)
         if not_before is not None and options.on_conflict == "replace" and not options.reserve:
             terms = replace(terms, replaces=True)
+        if not_before is not None and options.on_conflict == "coalesce" and not options.reserve:
+            terms = replace(terms, coalesces=True)
         submission = Submission(
             id=id,
             job=registered,

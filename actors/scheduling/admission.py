@@ -99,6 +99,7 @@ class Admission:
         self._default_priority = default_priority
         self._now = now
         self._requests = RequestIds(lambda run: run in self.pending)
+        self._debounced: dict[str, dict[str, None]] = {}  # handle: its delayed runs that coalesce
         self._coalescing: dict[str, list[Submit]] = {}  # uncommitted request ids, with their repeats
         self._last_place = 0
         self._children_held: list[Submit] = []  # submitted by bodies while the store is down
@@ -145,6 +146,8 @@ class Admission:
             at = record.not_before if known is None else known.not_before
             if at is not None:
                 self._delays.add(record.id, at, now, one if known is None else None)
+                if one.terms.coalesces:
+                    self._debounced.setdefault(record.handle, {})[record.id] = None
         return replaced
 
     def find(self, run: str) -> Submission | None:
@@ -216,9 +219,7 @@ class Admission:
             return Refuse(refusal, None)
         if submission.priority is None:
             submission.priority = self._default_priority(submission.lane)
-        decision: Decision | Delay = DELAY
-        if submission.not_before is None or submission.reserves:
-            decision = self._handles.decide(submission, on_conflict)
+        decision = self._delay(submission) or self._handles.decide(submission, on_conflict)
         match decision:
             case Admit() | Wait() | Delay():
                 run = submission.id
@@ -280,6 +281,20 @@ class Admission:
         for submit in repeats if message.held else (message.submit, *repeats):
             self.submit(submit, now)
 
+    def _delay(self, submission: Submission) -> Delay | Coalesce | None:
+        """A delayed run meets its handle later, unless it coalesces with an earlier one or one that waits."""
+        if submission.not_before is None or submission.reserves:
+            return None
+        if submission.terms.coalesces:
+            for run in reversed(self._debounced.get(submission.handle, {})):
+                earlier = self.find(run)
+                if earlier is not None and self._handles.takes(earlier, submission):
+                    return Coalesce(earlier)
+            waiting = self._handles.last_equal(submission)
+            if waiting is not None:
+                return Coalesce(waiting)
+        return DELAY
+
     def undo(self, submission: Submission, decision: Decision | Delay) -> None:
         """Take back the last decision that is neither carried out nor taken back."""
         if isinstance(decision, Refuse):
@@ -307,6 +322,8 @@ class Admission:
                     submission.terms = replace(submission.terms, front=True)
                 new = _New(submission, None, reply, replaces or ())
         self._place(submission.id, new)
+        if isinstance(decision, Delay) and submission.terms.coalesces:
+            self._debounced.setdefault(submission.handle, {})[submission.id] = None
         if submission.not_before is not None:
             submission.delay = self._delays.add(submission.id, submission.not_before, self._now())
 
@@ -440,6 +457,7 @@ class Admission:
         """A delayed run is due: it enters its lane, unless it has to wait in its handle."""
         if submission.phase is not Phase.DELAYED:
             return  # it has reserved its handle, and waits there
+        self._not_debounced(submission)
         if submission.place is None:
             decision = self._handles.decide(submission, "replace" if submission.terms.replaces else "queue")
             if isinstance(decision, Wait):
@@ -483,11 +501,22 @@ class Admission:
         """The run has ended: forget it."""
         self._requests.ended(run, now)
         self._delays.drop(run)
-        return self.pending.pop(run, None)
+        submission = self.pending.pop(run, None)
+        if submission is not None:
+            self._not_debounced(submission)
+        return submission
+
+    def _not_debounced(self, submission: Submission) -> None:
+        if submission.terms.coalesces and submission.handle in self._debounced:
+            runs = self._debounced[submission.handle]
+            runs.pop(submission.id, None)
+            if not runs:
+                del self._debounced[submission.handle]
 
     def not_stored(self, submission: Submission) -> None:
         """The run could not be stored: forget it and its request ids."""
         self.pending.pop(submission.id, None)
+        self._not_debounced(submission)
         self._delays.drop(submission.id)
         self._requests.forget(submission.id)
 

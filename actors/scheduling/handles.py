@@ -89,7 +89,7 @@ class Handles:
         if on_conflict == "replace":
             return self._replace(submission)
         if on_conflict == "coalesce":
-            takes = self._last_equal(submission)
+            takes = self.last_equal(submission)
             return self._wait(submission, None) if takes is None else Coalesce(takes)
         admitted = self._admitted.get(name)
         if on_conflict == "join" and admitted is not None and self._can_join(submission, admitted):
@@ -221,15 +221,15 @@ class Handles:
             and admitted.params == submission.params
         )
 
-    def _last_equal(self, submission: Submission) -> Submission | None:
+    def last_equal(self, submission: Submission) -> Submission | None:
         """The run that takes the parameters of a submission: the last of the handle that has not begun and
         is equal in everything else that decides how and when it executes."""
         name = submission.handle
         admitted = None if name in self._cancelling else self._admitted.get(name)
         last_first = (*reversed(self._waiting.get(name, {}).values()), admitted)
-        return next((run for run in last_first if run is not None and self._takes(run, submission)), None)
+        return next((run for run in last_first if run is not None and self.takes(run, submission)), None)
 
-    def _takes(self, run: Submission, submission: Submission) -> bool:
+    def takes(self, run: Submission, submission: Submission) -> bool:
         """Whether a run can take the parameters of a submission. A child run belongs to its parent."""
         if run.begun or run.cleared or run.over or run.terms.parent is not None:
             return False

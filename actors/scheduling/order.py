@@ -166,9 +166,9 @@ class Order:
         queue = queued.queue
         self._remove(queued)
         self._offer(queue)
-        self._forget_empty(queue)
         queued.priority, queued.key = priority, key
         self._offer(self._enter(queue.lane, queued))
+        self._forget_empty(queue)  # only now, so that its key stays in the ring
 
     def forget(self, run: str) -> None:
         """A run that neither is queued nor holds a slot has ended."""

@@ -484,3 +484,61 @@ async def test_a_delayed_run_needs_no_task(autojump_clock, engine: Engine) -> No
     for number in range(20):
         await submit(engine, f"handle {number}", delay=LONG, deadline=2 * LONG, queue_timeout=9)
     assert trio.lowlevel.current_statistics().tasks_living == before
+
+
+# Debouncing: delayed runs that coalesce.
+
+
+async def test_a_delayed_run_takes_the_parameters_of_later_ones_and_keeps_its_time(autojump_clock, engine):
+    options: dict[str, Any] = {"handle": "alice", "on_conflict": "coalesce", "delay": 10}
+    first = await engine.submit("wait", params={"n": 1}, **options)
+    due = (await engine.get_run(first.id)).not_before
+    await trio.sleep(5)
+    for number in (2, 3):
+        again = await engine.submit("wait", params={"n": number}, request_id=f"r{number}", **options)
+        assert (again.id, again.joined) == (first.id, True)
+    assert (await engine.submit("wait", params={"n": 2}, request_id="r2", **options)).id == first.id
+    run = await engine.get_run(first.id)
+    assert (run.params, run.not_before) == ({"n": 3}, due)
+    assert await starts_at(engine, first) == pytest.approx(due)
+    later = await engine.submit("wait", params={"n": 4}, **options)
+    assert later.id != first.id, "the parameters of a run that has begun never change"
+
+
+async def test_a_delayed_run_coalesces_only_with_equal_ones_that_coalesce(autojump_clock, engine):
+    options: dict[str, Any] = {"params": {"n": 1}, "handle": "alice"}
+    plain = await engine.submit("wait", delay=10, **options)
+    first = await engine.submit("wait", delay=10, on_conflict="coalesce", **options)
+    others = [
+        await engine.submit("wait", delay=10, on_conflict="coalesce", **(options | changed))
+        for changed in ({"handle": "bob"}, {"lane": "side"}, {"kind": "continue"})
+    ]
+    assert len({plain.id, first.id, *(ticket.id for ticket in others)}) == 5
+    await first.cancel()
+    after = await engine.submit("wait", delay=10, on_conflict="coalesce", **options)
+    assert after.id not in (plain.id, first.id)
+
+
+async def test_a_delayed_run_coalesces_with_one_that_is_due_and_waits(autojump_clock, engine, bodies):
+    holder = await submit(engine)
+    options: dict[str, Any] = {"handle": "alice", "on_conflict": "coalesce", "delay": 10}
+    waiting = await engine.submit("wait", params={"n": 1}, **options)
+    await trio.sleep(20)
+    assert (await engine.snapshot()).handles["alice"].waiting == [waiting.id]
+    again = await engine.submit("wait", params={"n": 2}, **options)
+    assert (again.id, again.joined) == (waiting.id, True)
+    bodies.end(holder, waiting)
+    await until_status(engine, waiting, "succeeded")
+    assert (await engine.get_run(waiting.id)).params == {"n": 2}
+
+
+async def test_a_delayed_run_coalesces_after_a_restart(autojump_clock, bodies, wall):
+    store = MemoryStore()
+    options: dict[str, Any] = {"handle": "alice", "on_conflict": "coalesce", "delay": 10}
+    async with open_engine(bodies.jobs, store, clock=wall, shutdown_timeout=0) as engine:
+        first = await engine.submit("wait", params={"n": 1}, **options)
+    async with open_engine(bodies.jobs, store, clock=wall, shutdown_timeout=0) as engine:
+        again = await engine.submit("wait", params={"n": 2}, **options)
+        assert (again.id, again.joined) == (first.id, True)
+        assert (await engine.get_run(first.id)).params == {"n": 2}
+        await until_status(engine, again, "running")

@@ -255,3 +255,15 @@ class OrderMachine(RuleBasedStateMachine):
 
 TestOrderMachine = OrderMachine.TestCase
 TestOrderMachine.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+
+
+def test_a_change_of_the_priority_keeps_the_turn_of_the_key() -> None:
+    order = Order()
+    order.limit = 1
+    order.set_rules("a", LaneRules(fair_by="tenant"), 0.0, lambda run: None)
+    for place, key in enumerate("zxy"):
+        order.enter(f"of {key}", "a", place, privileged=False, key=key)
+    assert [slot.run for slot in order.grants(0.0, lambda run: False)] == ["of z"]
+    order.set_priority("of x", "a", -5)
+    order.release("of z", "a", 0, 0.0, body_waits=False)
+    assert [slot.run for slot in order.grants(0.0, lambda run: False)] == ["of x"]

@@ -71,6 +71,7 @@ class ModelRun:
         self.created_at = event.at
         self.error: str | None = None  # since its end
         self.submitted_at = self.attempt_at = 0.0  # trio's time
+        self.delay = 0.0 if event.not_before is None else max(0.0, event.not_before - event.at)
         self.executed = 0.0  # seconds that this attempt has executed, without the time in its present slot
         self.executes_since: float | None = None
         self.aged = False  # submitted before a restart, or possibly before an outage

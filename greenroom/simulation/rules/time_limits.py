@@ -1,7 +1,8 @@
 """Time limits: a run's timeouts and deadline end it, neither too early nor too late.
 
-`queue_timeout` and `deadline` count from the submission, `run_timeout` from the start of each attempt, and
-only while the run has a slot. A body that must end has its grace, and is abandoned after that.
+`queue_timeout` and `deadline` count from the submission, `queue_timeout` of a delayed run from its time, and
+`run_timeout` from the start of each attempt, and only while the run has a slot. A body that must end has its
+grace, and is abandoned after that.
 
 Nothing is checked while the store is slow or unavailable, which takes time itself. A limit that counts from
 the submission is not checked after a restart, because it then depends on the wall clock; nor for a run that
@@ -68,6 +69,7 @@ class TimeLimitRules:
             limit, since, counted = _seconds(run.terms.run_timeout), run.attempt_at, run.executed
         elif event.reason in ("queue_timeout", "deadline") and not run.aged:
             limit = _seconds(getattr(run.terms, event.reason))
+            limit += run.delay if event.reason == "queue_timeout" else 0.0
         if limit < math.inf and counted < limit - _SLACK and self._model.disturbed < since:
             self._fault(f"{event}: only {counted:g} s of {limit:g} s had passed")
 
@@ -81,7 +83,8 @@ class TimeLimitRules:
             if not run.aged:
                 self._judge_late(run, "deadline", run.submitted_at, now - run.submitted_at)
             if not run.aged and run.status is Status.QUEUED:
-                self._judge_late(run, "queue_timeout", run.submitted_at, now - run.submitted_at)
+                waited = now - run.submitted_at - run.delay
+                self._judge_late(run, "queue_timeout", run.submitted_at, waited)
 
     def about_to_end(self) -> set[str]:
         """The runs that get no slot, because their time expires within a moment."""
@@ -110,4 +113,4 @@ def _seconds(limit: float | None) -> float:
 
 def _ends_by(run: ModelRun, waited: float) -> bool:
     queue_timeout = run.terms.queue_timeout if run.status is Status.QUEUED else None
-    return _seconds(run.terms.deadline) <= waited or _seconds(queue_timeout) <= waited
+    return _seconds(run.terms.deadline) <= waited or _seconds(queue_timeout) <= waited - run.delay

@@ -1,4 +1,4 @@
-"""A scenario about the order of starts: priorities with ageing, fairness, limits per key, rates and pauses.
+"""A scenario about the order of starts: priorities, ageing, fairness, limits per key, rates, delays, pauses.
 
 Short runs of a few keys crowd three lanes whose rules, limits and pauses change meanwhile, and so do the
 priorities of queued runs. Runs are cancelled, lanes cleared, and the engine drains, crashes and restarts. At
@@ -103,6 +103,8 @@ class _Play:
                 options["priority"] = random.choice((-2, 0, 1, 3))
             if random.random() < 0.3:
                 options["key"] = random.choice(("x", "y", "own"))
+            if random.random() < 0.15:
+                options |= {"delay": random.choice((1.0, 5.0, 20.0)), "reserve": random.random() < 0.3}
             if random.random() < 0.1:
                 options["queue_timeout"] = random.choice((0.5, 5.0))
             self._call("submit", random.choice(("short", "short", "retried")), **options)
