@@ -74,7 +74,7 @@ BEFORE = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def _level():
     logger = logging.getLogger("greenroom")
     level = logger.level
@@ -97,14 +97,12 @@ def assert_same_reports(name: str, figures: list[Figure]) -> None:
     assert all(figure.name in table for figure in figures)
 
 
-@pytest.mark.usefixtures("_level")
 def test_the_memory_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(memory, {**MEMORY, "SHORT_TIMES": 1}, monkeypatch)
     assert_same_reports("memory", figures)
     assert sum(figure.passed is not None for figure in figures) == 5
 
 
-@pytest.mark.usefixtures("_level")
 def test_the_store_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(store, "measure_round_trips", lambda: iter(()))  # tests/stores counts them, too
     figures = figures_in_small(store, STORE, monkeypatch)
@@ -112,35 +110,30 @@ def test_the_store_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch
     assert sum(figure.passed is not None for figure in figures) == 6
 
 
-@pytest.mark.usefixtures("_level")
 def test_the_benchmark_of_delays_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(delays, {"DELAYED": 20, "ROUNDS": 1}, monkeypatch)
     assert_same_reports("delays", figures)
     assert sum(figure.passed is not None for figure in figures) == 2
 
 
-@pytest.mark.usefixtures("_level")
 def test_the_gateway_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(gateway, GATEWAY, monkeypatch)
     assert_same_reports("gateway", figures)
     assert sum(figure.passed is not None for figure in figures) == 5
 
 
-@pytest.mark.usefixtures("_level")
 def test_the_flows_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(flows, FLOWS, monkeypatch)
     assert_same_reports("flows", figures)
     assert sum(figure.passed is not None for figure in figures) == 3
 
 
-@pytest.mark.usefixtures("_level")
 def test_the_aio_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(aio, AIO, monkeypatch)
     assert_same_reports("aio", figures)
     assert sum(figure.passed is not None for figure in figures) == 4
 
 
-@pytest.mark.usefixtures("_level")
 def test_the_executors_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(executors, EXECUTORS, monkeypatch)
     assert_same_reports("executors", figures)
@@ -148,7 +141,6 @@ def test_the_executors_benchmark_reports_the_same_as_a_table_and_as_json(monkeyp
 
 
 @pytest.mark.long("GREENROOM_CHAOS")
-@pytest.mark.usefixtures("_level")
 def test_the_order_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(order, ORDER, monkeypatch)
     assert_same_reports("order", figures)
@@ -160,14 +152,12 @@ def test_the_cluster_benchmark_reports_the_same_as_a_table_and_as_json(monkeypat
     assert sum(figure.passed is not None for figure in figures) == 4
 
 
-@pytest.mark.usefixtures("_level")
 def test_the_batches_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(batches, BATCHES, monkeypatch)
     assert_same_reports("batches", figures)
     assert sum(figure.passed is not None for figure in figures) == 3
 
 
-@pytest.mark.usefixtures("_level")
 def test_the_before_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(store, "ALONE", 5)
     try:

@@ -292,7 +292,7 @@ async def test_an_on_wait_that_raises_is_logged_and_changes_nothing(autojump_clo
         ({"lane": 5}, "lane must be a string (got 5)"),
         ({"kind": "x"}, 'kind must be "start" or "continue" (got "x")'),
         ({"params": {"x": math.nan}}, "params.x: the number NaN is not a JSON value; use null or a string"),
-        ({"on_conflict": 1}, "on_conflict must be one of reject, queue, replace, join (got 1)"),
+        ({"on_conflict": 1}, "on_conflict must be one of reject, queue, replace, join, coalesce (got 1)"),
         ({"run_timeout": "x"}, 'run_timeout must be a number of seconds, 0 or more (got "x")'),
         ({"needs": "gpu"}, 'needs must be a list of labels (got "gpu"): write ["gpu"] for a single one'),
         ({"on_wait": 5}, "on_wait must be callable (got 5)"),
