@@ -172,6 +172,9 @@ class Queue:
 
     def ahead_of(self, sort: Sort) -> int:
         """The number of runs before a position."""
+        first = self.runs.first()
+        if first is None or first.sort > sort:
+            return 0
         return self.runs.count_before(lambda run: run.sort < sort)
 
 

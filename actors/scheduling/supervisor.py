@@ -741,9 +741,12 @@ class SupervisorMachine:
             for number, submission in enumerate(waiting):
                 if number and submission.on_wait is None:
                     continue
+                count = 0 if number else len(waiting)
+                if not self._warnings.reports(submission, now):
+                    self._warnings.count(count)
+                    continue
                 wait = self._wait_of(submission, ahead)
                 if wait is not None:
-                    count = 0 if number else len(waiting)
                     self._warnings.add(submission, now, wait, count, draining=self.draining)
 
     def _wait_of(self, submission: Submission, ahead: dict[str, int]) -> Wait | None:

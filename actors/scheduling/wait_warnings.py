@@ -39,6 +39,18 @@ class WaitWarnings:
         self._first: tuple[Submission, float, Wait, bool] | None = None  # the longest wait of these
         self._next_warning = -math.inf
 
+    def reports(self, submission: Submission, now: float) -> bool:
+        """Whether a run that waits too long will be reported by itself. Otherwise, `count` is enough, and the
+        reason need not be found out."""
+        if submission.on_wait is not None or self._first is None:
+            return True
+        last_event = self._last_event.get(submission.lane, -math.inf)
+        return submission.created_at < self._first[0].created_at or now - last_event >= 1.0
+
+    def count(self, count: int) -> None:
+        """Count runs that wait too long, and are not reported by themselves."""
+        self._count += count
+
     def add(self, submission: Submission, now: float, wait: Wait, count: int, *, draining: bool) -> None:
         """Add a run that waits too long, the longest of `count` runs, and call its `on_wait`."""
         waited = now - submission.waits_since

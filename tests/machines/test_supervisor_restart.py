@@ -29,6 +29,7 @@ from greenroom.actors.messages import (
     SetDraining,
     Submission,
 )
+from greenroom.actors.scheduling.order import Wait
 from greenroom.persistence.store import Deaths, Stored, StoredRequest, StoredRun
 from greenroom.protocol.records import RunRecord
 from greenroom.protocol.states import PENDING, Status
@@ -481,3 +482,23 @@ def test_a_warning_that_is_due_is_logged_in_any_turn(caplog) -> None:
     desk.now = 3.0
     desk.turn()
     assert caplog.text.count("has waited") == 2
+
+
+def test_the_reason_of_a_wait_is_found_out_once_a_second_for_each_lane(caplog, monkeypatch) -> None:
+    desk = Desk(limit=0)
+    asked: list[str] = []
+    wait_of = desk.machine.order.wait_of
+
+    def counted(run: str, lane: str, now: float) -> Wait | None:
+        asked.append(run)
+        return wait_of(run, lane, now)
+
+    monkeypatch.setattr(desk.machine.order, "wait_of", counted)
+    for number in range(20):
+        desk.now = number / 100
+        waiting(desk, f"run {number}")
+    for number in range(20):
+        desk.at(2 + number / 100)
+    desk.at(3)
+    assert len(asked) == 2  # at the first warning, and for the next one
+    assert "19 more wait too long" in caplog.text or "18 more wait too long" in caplog.text
