@@ -55,6 +55,7 @@ GOOD: dict[str, Any] = {
     "rules": {},
     "priority": 1,
     "every": 60,
+    "runs": [],
 }
 """Valid values for required fields of a command when another field is wrong."""
 TASKS_GOOD: dict[str, Any] = {
