@@ -74,9 +74,12 @@ include-path = [
 [operations.checks]
 positive_data_acceptance.enabled = false
 
-# At least one filter is required, and `since` must not be later than `until`.
+# At least one filter is required, `since` must not be later than `until`, and rules of lanes depend on each other.
 [[operations]]
-include-operation-id = ["cancel_many", "rerun_many", "retry_many", "list_runs"]
+include-operation-id = ["cancel_many", "rerun_many", "retry_many", "list_runs", "set_lane"]
+[operations.checks]
+positive_data_acceptance.enabled = false
+
 # Cron expressions and time zones, too, and a schedule has one of `cron` and `every`.
 [[operations]]
 include-method = "PUT"
