@@ -74,7 +74,7 @@ include-path = [
 [operations.checks]
 positive_data_acceptance.enabled = false
 
-# At least one filter is required, `since` must not be later than `until`, and rules of lanes depend on each other.
+# At least one filter is required, `since` must not be later than `until`, and a burst requires a rate.
 [[operations]]
 include-operation-id = ["cancel_many", "rerun_many", "retry_many", "list_runs", "set_lane"]
 [operations.checks]
