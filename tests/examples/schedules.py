@@ -24,7 +24,13 @@ async def refresh(run: Run, params: dict) -> str:
 async def main() -> None:
     async with open_engine(jobs, store="memory:") as engine:
         prices = await engine.schedules.put(
-            "prices", job=refresh, params={"source": "stock"}, every=600, missed="all", missed_limit=2
+            "prices",
+            job=refresh,
+            params={"source": "stock"},
+            every=600,
+            missed="all",
+            missed_limit=2,
+            on_conflict="queue",  # if the run before is not done
         )
         for schedule in await engine.schedules.list():
             print(schedule.name, schedule.cron or schedule.every, schedule.source, schedule.handle)
