@@ -360,6 +360,13 @@ class Started(msgspec.Struct, gc=False):
     event: RunStateChanged
 
 
+class Begun(msgspec.Struct, gc=False):
+    """From the journal to the supervisor: the start of a run that has reserved a token of a rate is
+    committed."""
+
+    run: str
+
+
 class NotStarted(msgspec.Struct, gc=False):
     """From the journal to the supervisor: the start was refused, so the slot must be released."""
 

@@ -75,6 +75,7 @@ class Order:
         self._holding = False
         self._lanes: dict[str, Lane] = {}  # those with a queued run or a slot in use
         self._buckets: dict[str, Buckets] = {}  # of the lanes with a rate
+        self._tokens: dict[str, tuple[str, str | None]] = {}  # the buckets in which runs have reserved tokens
         self._opens: list[
             tuple[float, int, str, str | None]
         ] = []  # when empty buckets get a token: lane, key
@@ -445,9 +446,23 @@ class Order:
         name = queued.key if rules.rate_per == "key" else None
         if rules.rate_per == "key" and name is None:
             return None
-        taken = buckets.take(lane.name, name, rules, now)
+        taken = buckets.reserve(lane.name, name, rules, now)
+        self._tokens[queued.run] = (lane.name, name)
         self._hold_back(lane, key, buckets, now)
         return taken
+
+    def settle(self, run: str, now: float, *, starts: bool) -> None:
+        """The start of a run is committed, and takes its token; or it does not start, and gives it back."""
+        bucket = self._tokens.pop(run, None)
+        if bucket is None:
+            return
+        name, key_name = bucket
+        lane, buckets, rules = self._lanes.get(name), self._buckets.get(name), self.rules_of(name)
+        if buckets is None or rules.rate is None:
+            return  # the lane no longer has this rate
+        buckets.settle(key_name, rules, now, starts=starts)
+        if lane is not None:
+            self._open_bucket(lane, key_name, now)
 
     def _hold_back(self, lane: Lane, key: Key | None, buckets: Buckets, now: float) -> None:
         """If the bucket of a lane, or of a key, is empty, nothing starts until it has a token."""
@@ -458,14 +473,17 @@ class Order:
             opens_at = buckets.opens_at(None, rules)
             if opens_at > now and not lane.held:
                 lane.held = True
-                self._serial += 1
-                heappush(self._opens, (opens_at, self._serial, lane.name, None))
+                self._open_later(opens_at, lane.name, None)
         elif key is not None and key.name is not None:
             opens_at = buckets.opens_at(key.name, rules)
             if opens_at > now and not key.held:
                 key.held = True
-                self._serial += 1
-                heappush(self._opens, (opens_at, self._serial, lane.name, key.name))
+                self._open_later(opens_at, lane.name, key.name)
+
+    def _open_later(self, at: float, lane: str, key: str | None) -> None:
+        if at < math.inf:  # otherwise, when the start of a run with a token is committed
+            self._serial += 1
+            heappush(self._opens, (at, self._serial, lane, key))
 
     def _hold_back_all(self, lane: Lane, now: float) -> None:
         buckets = self._buckets.get(lane.name)
@@ -480,20 +498,24 @@ class Order:
         while self._opens and self._opens[0][0] <= now:
             _, _, name, key_name = heappop(self._opens)
             lane = self._lanes.get(name)
-            if lane is None:
-                continue
-            lane_or_key = lane if key_name is None else lane.keys.get(key_name)
-            if lane_or_key is None or not lane_or_key.held:
-                continue
-            lane_or_key.held = False
-            buckets = self._buckets.get(name)
-            if buckets is not None:  # the rate may have changed since: then it is held again
-                self._hold_back(lane, None if key_name is None else lane.keys[key_name], buckets, now)
-            if isinstance(lane_or_key, Key):
-                self._offer_key(lane_or_key)
-                lane.forget_unused(lane_or_key)
-            self._offer_all(lane)
-            self._forget_idle_lane(lane)
+            if lane is not None:
+                self._open_bucket(lane, key_name, now)
+
+    def _open_bucket(self, lane: Lane, key_name: str | None, now: float) -> None:
+        """A bucket may have a token: grant slots for it, or hold its runs back until it has one."""
+        key = None if key_name is None else lane.keys.get(key_name)
+        held = lane if key_name is None else key
+        if held is None or not held.held:
+            return
+        held.held = False
+        buckets = self._buckets.get(lane.name)
+        if buckets is not None:
+            self._hold_back(lane, key, buckets, now)
+        if key is not None:
+            self._offer_key(key)
+            lane.forget_unused(key)
+        self._offer_all(lane)
+        self._forget_idle_lane(lane)
 
     def _release_key(self, lane: Lane, name: str | None) -> None:
         key = lane.keys.get(name)

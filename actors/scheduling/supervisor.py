@@ -26,7 +26,7 @@ from ...protocol.lanes import DEFAULT_RULES, key_of
 from ...protocol.names import MAIN
 from ...protocol.states import PENDING, Status, allowed_from
 from ...protocol.values import shown
-from ..actor import Actor, Directory
+from ..actor import Actor, Directory, Kind
 from ..channel import Reply
 from ..effects import Effects, Spawn
 from ..engine.recovery import cannot_start, holds_slot
@@ -34,6 +34,7 @@ from ..journal.change import Change
 from ..journal.messages import Answer
 from ..messages import (
     AnswerInterrupt,
+    Begun,
     BodyGone,
     Cancel,
     Cancelling,
@@ -159,6 +160,7 @@ class SupervisorMachine:
             RunsEnded: self._ended,
             Cancelling: self._being_cancelled,
             BodyGone: self._body_gone,
+            Begun: self._begun,
             NotStarted: self._not_started,
             NotStored: self._not_stored,
             StoreIsDown: lambda message: admission.set_store_down(self._now, down=message.down),
@@ -391,17 +393,21 @@ class SupervisorMachine:
         submission.begun = True
         taken = slot.taken
         memos: tuple[Memo, ...] = ()
+        notify: tuple[tuple[Kind, str, object], ...] = (
+            ("run", submission.id, Started(attempt, generation, resumes, event)),
+        )
         if taken is not None:
             memos = (TokenTaken(taken.lane, taken.key, self._clock() + taken.full_in),)
             if taken.full:
                 memos = (*memos, BucketsFull(taken.lane, taken.full))
+            notify = (*notify, ("supervisor", "", Begun(submission.id)))
         return Change(
             (event,),
             run=submission.id,
             expect=_STARTS_FROM,
             generation=generation,
             memos=memos,
-            notify=(("run", submission.id, Started(attempt, generation, resumes, event)),),
+            notify=notify,
             notify_on_refusal=(("supervisor", "", NotStarted(submission.id, generation)),),
         )
 
@@ -508,7 +514,11 @@ class SupervisorMachine:
         else:
             self._release_slot(submission, message.generation, body_waits=message.body_waits)
 
+    def _begun(self, message: Begun) -> None:
+        self.order.settle(message.run, self._now, starts=True)
+
     def _not_started(self, message: NotStarted) -> None:
+        self.order.settle(message.run, self._now, starts=False)
         submission = self.pending.get(message.run)
         if submission is not None:  # it is being cancelled, and its body still executes
             self._release_slot(submission, message.generation, body_waits=submission.body_waits)
@@ -542,6 +552,7 @@ class SupervisorMachine:
 
     def _not_stored(self, message: NotStored) -> None:
         submission = self.pending[message.run]
+        self.order.settle(message.run, self._now, starts=False)
         self._remove_from_lane(submission)
         self._admission.not_stored(submission)
         self.handles.ended(submission, body_remains=False)
