@@ -77,7 +77,7 @@ class SubmitMany(CommandBase, frozen=True, kw_only=True, tag="submit_many"):
 
 
 class Rerun(CommandBase, frozen=True, kw_only=True, tag="rerun"):
-    """Submit a run again, with the same job, handle, lane, kind, parameters, needs and tags."""
+    """Submit a run again, with the same job, handle, lane, kind, parameters, needs, tags, priority, key."""
 
     run_id: str
     request_id: str | None = None

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .errors import Invalid
 from .lanes import DEFAULT_RULES, NAMES, RATE, LaneRules, RatePer
-from .names import check_name
+from .names import MAX_NAME, check_name
 from .suggestions import suggestion
 from .validation import check_limit, check_seconds, check_text
 from .values import shown
@@ -22,6 +22,11 @@ LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 
 MOST_WEIGHT = 1000
 _MOST_WEIGHTS = 1000
+_LONGEST_AGE = 1e9
+
+
+_OF_NONE = {name: getattr(DEFAULT_RULES, name) for name in ("weights", "burst", "rate_per", "priority")}
+"""What `None` means for rules that are always set. For the others it is no such rule."""
 
 
 class LaneConfig(msgspec.Struct, frozen=True, gc=False):
@@ -51,7 +56,8 @@ def check_rules(
     """Return the rules of a lane after changes. Raises `Invalid` with the name of what is wrong."""
     about = f"of lane {shown(lane)}"
     check_names(lane, changes, also=also)
-    rules = replace(base, **changes)
+    given = {name: _OF_NONE.get(name) if value is None else value for name, value in changes.items()}
+    rules = replace(base, **given)
     if rules.fair_by is not None:
         check_path(f"fair_by {about}", rules.fair_by)
     _check_weights(f"weights {about}", rules.weights)
@@ -59,7 +65,7 @@ def check_rules(
         _check_whole(f"limit_per_key {about}", rules.limit_per_key)
     if rules.rate is not None:
         _check_rate(f"rate {about}", rules.rate)
-    elif "burst" in changes or "rate_per" in changes:
+    elif any(changes.get(name) is not None for name in ("burst", "rate_per")):
         raise Invalid(f"burst and rate_per {about} require a rate, such as 100/min")
     else:
         rules = replace(rules, burst=1, rate_per="lane")
@@ -71,7 +77,10 @@ def check_rules(
     if age is not None and check_seconds(f"age {about}", age, 0) == 0:
         raise Invalid(f"age {about} must be more than 0 seconds, or none (got {shown(age)})")
     age = None if age is None or math.isinf(age) else float(age)
-    return replace(rules, age=age, weights=dict(rules.weights))
+    if age is not None and age > _LONGEST_AGE:
+        raise Invalid(f"age {about} must be at most {_LONGEST_AGE:,.0f} seconds, or none (got {shown(age)})")
+    rules = replace(rules, age=age, weights=dict(rules.weights))
+    return DEFAULT_RULES if rules == DEFAULT_RULES else rules  # the object itself is omitted on the wire
 
 
 def check_names(lane: str, changes: Iterable[str], *, also: tuple[str, ...] = ()) -> None:
@@ -105,8 +114,11 @@ def check_path(what: str, path: object) -> str:
     """Check the path of a parameter: names with dots between them."""
     check_text(what, path)
     assert isinstance(path, str), "it is text"
-    if not all(path.split(".")):
-        raise Invalid(f"{what} must be names with dots between them, such as user.id (got {shown(path)})")
+    if len(path) > MAX_NAME or not all(path.split(".")):
+        raise Invalid(
+            f"{what} must be names with dots between them, such as user.id, of at most {MAX_NAME} characters "
+            f"(got {shown(path)})"
+        )
     return path
 
 

@@ -208,7 +208,8 @@ class Engine(Reads):
         return msgspec.structs.replace(options, job=self._entry.name_of(options.job))
 
     async def rerun(self, run_id: str, *, request_id: str | None = None, by: str = "app") -> Ticket[Any]:
-        """Submit a run again, with the same job, handle, lane, kind, parameters, needs and tags."""
+        """Submit a run again, with the same job, handle, lane, kind, parameters, needs, tags, priority and
+        key."""
         return await self.submit_options(again(await self.get_run(run_id), request_id), by=by)
 
     async def retry(self, run_id: str, *, request_id: str | None = None, by: str = "app") -> Ticket[Any]:

@@ -29,6 +29,7 @@ from ...protocol.values import shown
 if TYPE_CHECKING:
     from cronsim import CronSim
 
+_LONGEST_CRON = 1000
 _DAY = 86_400
 _FIELDS = 5
 
@@ -199,8 +200,10 @@ def _matches(expression: str, after: datetime) -> CronSim:
     from cronsim import CronSim, CronSimError
 
     try:
+        if len(expression) > _LONGEST_CRON:
+            raise ValueError(f"it has {len(expression):,} characters, at most {_LONGEST_CRON} are allowed")
         return CronSim(expression, after)
-    except CronSimError as error:
+    except (CronSimError, ValueError) as error:
         raise Invalid(
             f"cron {shown(expression)} is not valid: {str(error).lower()}; the fields are minute, hour, "
             "day of month, month and day of week",

@@ -35,7 +35,7 @@ MAX_SCHEDULES = 10_000
 _MOST_FIRINGS = 1000
 """How many firings are submitted at a time; the others wait in the heap."""
 
-_DECISIONS_PER_TURN = 100
+_DECISIONS_PER_TURN = 10
 
 Submit = Callable[[ScheduleRecord, ScheduleFired], Awaitable[None]]
 """Submits a firing, commits the event with it, and sends `FiringEnded`."""

@@ -49,6 +49,7 @@ class Lane:
         "bundles",
         "entries",
         "executing",
+        "former",
         "generation",
         "held",
         "keys",
@@ -76,6 +77,7 @@ class Lane:
         self.bundles: dict[tuple[Able, bool], Bundle] = {}
         self.sources: dict[Queue | Bundle, None] = {}  # the bundles, and the queues that are in none
         self.keys: dict[str | None, Key] = {}
+        self.former: dict[str | None, Key] = {}  # the keys before a change of rules that keeps their turns
         self.turns = 0  # the last turn that was given to a key
         self.buckets: Buckets | None = None
 
@@ -107,7 +109,19 @@ class Lane:
     def gives_turn(self, key: Key) -> None:
         """The key goes to the end of the ring."""
         self.turns += 1
-        key.turn, key.left = self.turns, self.rules.weights.get(key.name or "", 1)
+        key.turn, key.left = self.turns, self.weight_of(key)
+
+    def joins_ring(self, key: Key) -> None:
+        """The key has a queued run: it joins the ring at its end."""
+        former = self.former.get(key.name)
+        if former is None:
+            self.gives_turn(key)
+        else:
+            key.turn, key.left = former.turn, min(former.left, self.weight_of(key))
+
+    def weight_of(self, key: Key) -> int:
+        """How many runs the key starts in its turn."""
+        return self.rules.weights.get(key.name or "", 1)
 
 
 class Queue:

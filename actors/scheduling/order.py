@@ -76,6 +76,7 @@ class Order:
         self._lanes: dict[str, Lane] = {}  # those with a queued run or a slot in use
         self._buckets: dict[str, Buckets] = {}  # of the lanes with a rate
         self._tokens: dict[str, tuple[str, str | None]] = {}  # the buckets in which runs have reserved tokens
+        self._opening: dict[tuple[str, str | None], float] = {}  # the last entry of each bucket in `_opens`
         self._opens: list[
             tuple[float, int, str, str | None]
         ] = []  # when empty buckets get a token: lane, key
@@ -256,7 +257,10 @@ class Order:
     ) -> tuple[str | None, ...]:
         """Change the rules of a lane. `key_of` returns the key that a run has with these rules. Returns the
         keys of buckets that are no longer used."""
-        before, self.rules[lane] = self.rules_of(lane), rules
+        before = self.rules_of(lane)
+        if rules == before:
+            return ()
+        self.rules[lane] = rules
         if rules == DEFAULT_RULES:
             del self.rules[lane]
         unused: tuple[str | None, ...] = ()
@@ -264,7 +268,7 @@ class Order:
         if buckets is not None and (rules.rate is None or rules.rate_per != before.rate_per):
             unused = tuple(buckets.names())
             del self._buckets[lane]
-        elif buckets is not None:
+        elif buckets is not None and rules.interval != before.interval:
             buckets.limit(rules, now)
         if lane in self._lanes or lane in self._buckets:
             self._rebuild(self._lane(lane), now, key_of)
@@ -481,7 +485,9 @@ class Order:
                 self._open_later(opens_at, lane.name, key.name)
 
     def _open_later(self, at: float, lane: str, key: str | None) -> None:
-        if at < math.inf:  # otherwise, when the start of a run with a token is committed
+        # Otherwise, it opens when the start of a run with a token is committed, or is already known to open.
+        if at < math.inf and self._opening.get((lane, key)) != at:
+            self._opening[lane, key] = at
             self._serial += 1
             heappush(self._opens, (at, self._serial, lane, key))
 
@@ -496,7 +502,9 @@ class Order:
 
     def _open_buckets(self, now: float) -> None:
         while self._opens and self._opens[0][0] <= now:
-            _, _, name, key_name = heappop(self._opens)
+            at, _, name, key_name = heappop(self._opens)
+            if self._opening.get((name, key_name)) == at:
+                del self._opening[name, key_name]
             lane = self._lanes.get(name)
             if lane is not None:
                 self._open_bucket(lane, key_name, now)
@@ -536,9 +544,11 @@ class Order:
             source.offered = None  # what is in the heads of groups is outdated
         for queue in lane.queues.values():
             queue.group.unreported.pop(queue, None)
+        before, rules = lane.rules, self.rules_of(lane.name)
+        if before.has_keys and before.fair_by == rules.fair_by:
+            lane.former = {name: key for name, key in lane.keys.items() if key.in_ring}
         lane.queues, lane.bundles, lane.sources, lane.keys, lane.entries = {}, {}, {}, {}, {}
-        rules = lane.rules = self.rules_of(lane.name)
-        lane.held = False
+        lane.rules, lane.held = rules, False
         for run in lane.executing:
             lane.executing[run] = key_of(run)
             if rules.has_keys:
@@ -547,6 +557,7 @@ class Order:
         for queued in entries:
             queued.key = key_of(queued.run)
             self._offer(self._enter(lane, queued))
+        lane.former = {}
         self._forget_idle_lane(lane)
 
     # Lanes, queues and groups.
@@ -574,7 +585,7 @@ class Order:
             key = lane.key(slot[2])
             if not slot[3]:
                 if not key.in_ring:
-                    lane.gives_turn(key)
+                    lane.joins_ring(key)
                 key.in_ring += 1
         self._serial += 1
         queue = lane.queues[slot] = Queue(slot, lane, key, self._serial)

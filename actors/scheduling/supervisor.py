@@ -641,7 +641,7 @@ class SupervisorMachine:
         self.effects.commit(Change((changed,), memos=memos, reply=message.reply, answer=rules))
 
     def _set_priority(self, message: SetPriority) -> None:
-        submission = self.pending.get(message.run)
+        submission = self._admission.find(message.run)
         if submission is None:
             message.reply.set(None)
         elif submission.begun or submission.cleared or submission.over:

@@ -16,7 +16,7 @@ from ...protocol.names import FLOW, lane_name
 from ...protocol.records import BulkResult, RunRecord
 from ...protocol.results import failed
 from ...protocol.run_filter import RunFilterKeywords
-from ...protocol.submission import SubmitOptions, again
+from ...protocol.submission import SubmitOptions, again, from_stored
 from ...protocol.values import shown
 from ..stream.filters import narrowed
 from ..stream.snapshots import filtered_in_slices
@@ -313,12 +313,19 @@ class _LimitedSchedules(_Denied):
         return await self._engine.schedules.pause((await self.get(name)).name, by=by)
 
     async def resume(self, name: str, *, by: str) -> ScheduleRecord:
-        return await self._engine.schedules.resume((await self.get(name)).name, by=by)
+        return await self._engine.schedules.resume((await self._firing(name)).name, by=by)
 
     async def trigger(self, name: str, *, by: str) -> Ticket[Any]:
-        schedule = await self.get(name)
+        schedule = await self._firing(name)
         async with hiding_foreign_runs(self._scope):
             return await self._engine.schedules.trigger(schedule.name, by=by)
+
+    async def _firing(self, name: str) -> ScheduleRecord:
+        """A schedule whose runs the token could submit by itself."""
+        schedule = await self.get(name)
+        options = from_stored(schedule.options)
+        self._limited._check_new(SubmitOptions(job=schedule.job, handle=schedule.handle, **options))
+        return schedule
 
     async def delete(self, name: str, *, by: str) -> None:
         await self._engine.schedules.delete((await self.get(name)).name, by=by)

@@ -150,7 +150,7 @@ export class Client<State extends Projection | null = Projection> {
   submitMany(runs: readonly NewRun[], options: SubmitManyOptions): Promise<(Ticket | GreenroomError)[]>;
   /** Submit a new run with the job, handle, lane, kind and parameters of another one. */
   rerun<Result = unknown>(runId: string): Promise<Ticket<Result>>;
-  /** Submit a new run with the job, handle, lane, kind, parameters, needs and tags of another one. */
+  /** Submit a new run with the job, handle, lane, kind, parameters, needs, tags, priority and key of another one. */
   rerun<Result = unknown>(runId: string, options?: AgainOptions): Promise<Ticket<Result>>;
   /** The same, for a run that ended as failed, timed_out or rejected; others are a conflict. */
   retry<Result = unknown>(runId: string, options?: AgainOptions): Promise<Ticket<Result>>;

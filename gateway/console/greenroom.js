@@ -1022,7 +1022,7 @@ export class Client {
     });
   }
 
-  /** Submit a new run with the job, handle, lane, kind, parameters, needs and tags of another one. */
+  /** Submit a new run with the job, handle, lane, kind, parameters, needs, tags, priority and key of another one. */
   async rerun(runId, options = {}) {
     return this.#again("rerun", { type: "rerun", run_id: runId }, options);
   }

@@ -25,9 +25,9 @@ _request_id = click.option(
 def rerun(server: Server, run: str | None, request_id: str | None, **options: Any) -> None:
     """Submit a run again, or all ended runs that match.
 
-    RUN is the id of a run. The new run has the same job, handle, lane, kind, parameters, needs and tags. With
-    filters instead of RUN, the command shows how many runs match and asks; the new runs wait in their
-    handles.
+    RUN is the id of a run. The new run has the same job, handle, lane, kind, parameters, needs, tags,
+    priority and key. With filters instead of RUN, the command shows how many runs match and asks; the new
+    runs wait in their handles.
 
     \b
     Examples:

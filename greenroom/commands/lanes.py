@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from msgspec import to_builtins
 
-from ..protocol.records import LaneState
+from ..protocol.lanes import LaneRules
 from .connection import Server, for_server
+from .lane_rules import described
 from .output import cancelled, echo, echo_json, table
 
 
@@ -54,22 +54,9 @@ def list_(server: Server) -> None:
     shown = [("all", str(engine.max_concurrent), str(engine.executing), str(engine.queued), "")]
     for name, lane in state.lanes.items():
         limit = "none" if lane.limit is None else str(lane.limit)
-        rules = described(lane)
+        rules = described(lane.rules, paused=lane.paused)
         shown.append((name, limit, str(len(lane.executing)), str(len(lane.queued)), rules))
     table(("lane", "limit", "executing", "queued", "rules"), shown)
-
-
-def described(lane: LaneState) -> str:
-    """The rules of a lane that are not the defaults, and whether it is paused."""
-    rules = to_builtins(lane.rules)
-    found = [f"{name}={_written(value)}" for name, value in rules.items()]
-    return ", ".join(["paused", *found] if lane.paused else found)
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, dict):
-        return ",".join(f"{key}:{weight}" for key, weight in value.items())
-    return "none" if value is None else str(value)
 
 
 @lanes.command()
@@ -128,9 +115,13 @@ def rules(server: Server, lane: str, weights: tuple[str, ...], **options: Any) -
     """
     changes = {name: _rule(name, value) for name, value in options.items() if value is not None}
     if weights:
-        changes["weights"] = dict(_weight(pair) for pair in weights)
-    changed = server.ask(lambda client: client.set_lane(lane, **changes))
-    text = described(LaneState(None, 0, [], [], rules=changed)) or "no rules"
+        changes["weights"] = None if weights == ("none",) else dict(_weight(pair) for pair in weights)
+    if changes:
+        changed = server.ask(lambda client: client.set_lane(lane, **changes))
+    else:
+        known = server.ask(lambda client: client.snapshot()).lanes.get(lane)
+        changed = LaneRules() if known is None else known.rules
+    text = described(changed) or "no rules"
     echo(server.as_json, {"lane": lane, "rules": changed}, f"{lane}: {text}.")
 
 

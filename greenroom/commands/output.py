@@ -143,7 +143,10 @@ def took(seconds: float) -> str:
 
 def moment(at: float) -> str:
     """A time as text, in the local time zone."""
-    return datetime.fromtimestamp(at).isoformat(" ", "seconds")
+    try:
+        return datetime.fromtimestamp(at).isoformat(" ", "seconds")
+    except (ValueError, OverflowError):  # beyond the year 9999, in some time zones
+        return f"{at:.0f}"
 
 
 def age(at: float) -> str:

@@ -42,6 +42,7 @@ from ..protocol.events import (
     ScheduleMissed,
 )
 from ..protocol.records import RunRecord, Snapshot
+from .lane_rules import described
 from .live_table import Board
 from .output import brief, clean, console, echo_json, moment, number, span
 
@@ -263,7 +264,8 @@ def _what(event: Event) -> str:
             f" {brief(event.answer)}" if event.answer is not None else ""
         )
     if isinstance(event, LaneChanged):
-        return f"lane {event.lane}: limit {'none' if event.limit is None else event.limit}"
+        limit = f"lane {event.lane}: limit {'none' if event.limit is None else event.limit}"
+        return ", ".join(filter(None, (limit, described(event.rules, paused=event.paused))))
     if isinstance(event, HandleChanged):
         return f"handle {event.handle}: " + (
             f"released from run {event.freed}" if event.freed else "new parameters"

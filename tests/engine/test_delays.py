@@ -542,3 +542,12 @@ async def test_a_delayed_run_coalesces_after_a_restart(autojump_clock, bodies, w
         assert (again.id, again.joined) == (first.id, True)
         assert (await engine.get_run(first.id)).params == {"n": 2}
         await until_status(engine, again, "running")
+
+
+async def test_the_priority_of_a_delayed_run_can_be_changed_after_a_restart(autojump_clock, bodies, wall):
+    store = MemoryStore()
+    async with open_engine(bodies.jobs, store, clock=wall, shutdown_timeout=0) as engine:
+        ticket = await submit(engine, delay=10)
+    async with open_engine(bodies.jobs, store, clock=wall, shutdown_timeout=0) as engine:
+        assert (await engine.set_priority(ticket.id, 7)).priority == 7
+        await until_status(engine, ticket, "running")

@@ -141,3 +141,17 @@ async def test_a_limited_token_without_the_default_handle_must_name_one(tmp_path
     async with house(make_bodies(), token_file=str(file)) as home, home.socket(headers=header) as talk:
         with pytest.raises(Refused, match=r'limited to the handles alice .got "schedule:tick".'):
             await talk.call("put_schedule", name="tick", job="quick", every=60)
+
+
+async def test_a_limited_token_cannot_let_a_schedule_replace_foreign_runs(tmp_path: Path) -> None:
+    file = str(tmp_path / "tokens")
+    header = {"authorization": f"Bearer {add_token(file, 'me', Role.OPERATOR, jobs=['wait'])}"}
+    async with house(token_file=file) as home:
+        put = home.engine.schedules.put
+        await put("replaces", job="wait", handle="h", params={}, every=60, on_conflict="replace", paused=True)
+        await put("queues", job="wait", handle="h", params={}, every=60, on_conflict="queue", paused=True)
+        async with home.socket(headers=header) as talk:
+            for command in ("trigger_schedule", "resume_schedule"):
+                with pytest.raises(Refused, match="`replace` cancels any run of a handle"):
+                    await talk.call(command, name="replaces")
+                await talk.call(command, name="queues")

@@ -180,19 +180,27 @@ class OrderMachine(RuleBasedStateMachine):
     def set_rules(self, lane: str, rules: LaneRules) -> None:
         model = self.lanes[lane]
         keys = {run.run: run.key for run in model.queued} | model.executing
-        same_buckets = rules.rate is not None and rules.rate_per == model.rules.rate_per
+        before = model.rules
+        if rules == before:
+            self.order.set_rules(lane, rules, self.now, keys.__getitem__)
+            return
+        same_buckets = None not in (rules.rate, before.rate) and rules.rate_per == before.rate_per
+        keeps_ring = before.has_keys and rules.has_keys and rules.fair_by == before.fair_by
         lacking = {key: (model.rules.burst - it) * model.rules.interval for key, it in model.tokens.items()}
         model.rules = rules
         model.tokens = {}
         if same_buckets:
+            most = rules.burst * rules.interval if rules.interval != before.interval else float("inf")
             model.tokens = {
-                key: rules.burst - min(rules.burst, seconds / rules.interval)
-                for key, seconds in lacking.items()
+                key: rules.burst - min(most, seconds) / rules.interval for key, seconds in lacking.items()
             }
+        ring, left = (model.ring, dict(model.left)) if keeps_ring else ([], {})
         model.ring = []
         queued, model.queued = sorted(model.queued, key=lambda run: run.place), []
         for run in queued:
             model.join(run)
+        model.ring.sort(key=lambda key: ring.index(key) if key in ring else len(ring))
+        model.left |= {key: min(left[key], model.weight(key)) for key in model.ring if key in ring}
         self.order.set_rules(lane, rules, self.now, keys.__getitem__)
 
     @rule(lane=st.sampled_from(LANES), limit=st.sampled_from((None, 0, 1, 2)))
@@ -272,3 +280,33 @@ def test_a_change_of_the_priority_keeps_the_turn_of_the_key() -> None:
     order.set_priority("of x", "a", -5)
     order.release("of z", "a", 0, 0.0, body_waits=False)
     assert [slot.run for slot in order.grants(0.0, lambda run: False)] == ["of x"]
+
+
+def test_a_change_of_other_rules_keeps_the_turns_of_the_keys() -> None:
+    order = Order()
+    order.limit = 1
+    order.set_rules("a", LaneRules(fair_by="tenant"), 0.0, lambda run: None)
+    keys = {f"big {number}": "big" for number in range(9)} | {"small": "small"}
+    for place, (run, key) in enumerate(keys.items()):
+        order.enter(run, "a", place, privileged=False, key=key)
+    started: list[str] = []
+    for number in range(3):
+        started += [slot.run for slot in order.grants(0.0, lambda run: False)]
+        order.set_rules("a", LaneRules(fair_by="tenant", age=60.0 + number), 0.0, keys.__getitem__)
+        order.release(started[-1], "a", 0, 0.0, body_waits=False)
+    assert started == ["big 0", "small", "big 1"]
+
+
+def test_unchanged_rules_of_empty_buckets_cost_no_memory() -> None:
+    order = Order()
+    order.limit = 100
+    rules = LaneRules(rate="1/d", rate_per="key")
+    order.set_limit("a", None)
+    order.set_rules("a", rules, 0.0, lambda run: None)
+    for number in range(50):
+        order.enter(f"{number}", "a", number, privileged=False, key=f"{number}")
+    for slot in list(order.grants(0.0, lambda run: False)):
+        order.settle(slot.run, 0.0, starts=True)
+    for number in range(20):
+        order.set_rules("a", LaneRules(rate="1/d", rate_per="key", age=60.0 + number % 2), 0.0, str)
+    assert len(order._opens) == 50

@@ -152,6 +152,7 @@ def test_a_year_of_minutes_is_counted_without_visiting_each():
 @pytest.mark.parametrize(
     ("expression", "timezone", "complaint"),
     [
+        ("1" * 5000 + " * * * *", "UTC", "it has 5,008 characters"),
         ("61 * * * *", "UTC", 'cron "61 * * * *" is not valid: bad minute'),
         ("0 3 * * * *", "UTC", "cron must have five fields"),
         ("@daily", "UTC", "cron must have five fields"),

@@ -1,0 +1,21 @@
+"""The rules of a lane as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import to_builtins
+
+from ..protocol.lanes import LaneRules
+
+
+def described(rules: LaneRules, *, paused: bool = False) -> str:
+    """The rules of a lane that are not the defaults, and whether it is paused."""
+    found = [f"{name}={_written(value)}" for name, value in to_builtins(rules).items()]
+    return ", ".join(["paused", *found] if paused else found)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{weight}" for key, weight in value.items())
+    return "none" if value is None else str(value)
