@@ -18,6 +18,14 @@ CALLS: dict[str, Callable[[Engine, str], Coroutine[Any, Any, Any]]] = {
     "submit": lambda engine, run: engine.submit("wait", handle="h", params={}),
     "submit a flow": lambda engine, run: engine.submit("flow", handle="h", params={"flow": "flow"}),
     "rerun": lambda engine, run: engine.rerun(run),
+    "retry": lambda engine, run: engine.retry(run),
+    "cancel_many": lambda engine, run: engine.cancel_many(handle="h"),
+    "rerun_many": lambda engine, run: engine.rerun_many(handle="h"),
+    "retry_many": lambda engine, run: engine.retry_many(handle="h"),
+    "set_priority": lambda engine, run: engine.set_priority(run, 1),
+    "pause_lane": lambda engine, run: engine.pause_lane("main"),
+    "resume_lane": lambda engine, run: engine.resume_lane("main"),
+    "set_lane": lambda engine, run: engine.set_lane("main", age=5),
     "cancel": lambda engine, run: engine.cancel(run),
     "inject": lambda engine, run: engine.inject(run, 1),
     "answer": lambda engine, run: engine.answer(f"{run}.1", 1),
@@ -58,6 +66,13 @@ CALLS: dict[str, Callable[[Engine, str], Coroutine[Any, Any, Any]]] = {
     "flows.task": lambda engine, run: engine.flows.task(run),
     "flows.tasks": lambda engine, run: engine.flows.tasks(),
     "flows.node_runs": lambda engine, run: engine.flows.node_runs(run),
+    "schedules.put": lambda engine, run: engine.schedules.put("s", job="wait", every=60),
+    "schedules.list": lambda engine, run: engine.schedules.list(),
+    "schedules.get": lambda engine, run: engine.schedules.get("s"),
+    "schedules.pause": lambda engine, run: engine.schedules.pause("s"),
+    "schedules.resume": lambda engine, run: engine.schedules.resume("s"),
+    "schedules.trigger": lambda engine, run: engine.schedules.trigger("s"),
+    "schedules.delete": lambda engine, run: engine.schedules.delete("s"),
     "workers.register": lambda engine, run: engine.workers.register("w", "http://127.0.0.1:1", ["s"]),
     "workers.heartbeat": lambda engine, run: engine.workers.heartbeat("w"),
     "workers.list": lambda engine, run: engine.workers.list(),
@@ -88,7 +103,12 @@ async def test_a_call_is_refused_immediately(call: str, autojump_clock: trio.tes
 
 async def test_no_call_is_forgotten(autojump_clock: trio.testing.MockClock) -> None:
     engine, _ = await stopped()
-    parts = {"": engine, "flows.": engine.flows, "workers.": engine.workers}
+    parts = {
+        "": engine,
+        "flows.": engine.flows,
+        "schedules.": engine.schedules,
+        "workers.": engine.workers,
+    }
     known = {
         prefix + name
         for prefix, part in parts.items()
