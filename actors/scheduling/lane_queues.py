@@ -87,6 +87,11 @@ class Lane:
             return False
         return self.limit is None or len(self.executing) < self.limit
 
+    def queue_of(self, queued: Queued) -> Queue:
+        """The queue that a run is in."""
+        assert queued.slot is not None, "the lane has queued it"
+        return self.queues[queued.slot]
+
     def key(self, name: str | None) -> Key:
         """A key of the lane."""
         key = self.keys.get(name)
@@ -167,11 +172,13 @@ class Queue:
 
     def sort_of(self, queued_at: float, place: int) -> Sort:
         """The position of a run of this queue."""
+        if not self.priority:  # nearly always
+            return queued_at, place
         return rank(queued_at, self.priority, self.lane.rules), place
 
     def add(self, run: Queued) -> None:
         """Add a run."""
-        run.queue = self
+        run.slot = self.slot
         self.runs.add(run)
         if run.privileged:
             if self.privileged is None:

@@ -129,18 +129,16 @@ class Order:
     ) -> None:
         """Queue a run in its lane at its place, which it got at `queued_at`."""
         known = self._lanes.get(lane) or self._lane(lane)
-        queued = Queued(
-            run, place, queued_at, demand, priority, key, privileged=privileged, has_body=has_body
-        )
+        queued = Queued(run, place, queued_at, demand, priority, key, privileged, has_body)
         self._offer(self._enter(known, queued))
 
     def leave(self, run: str, lane: str) -> None:
         """Remove a run from the queue: it needs no slot now."""
         known = self._lanes.get(lane)
         queued = None if known is None else known.entries.get(run)
-        if queued is not None:
-            queue = queued.queue
-            self._remove(queued)
+        if known is not None and queued is not None:
+            queue = known.queue_of(queued)
+            self._remove(queue, queued)
             self._offer(queue)
             self._forget_idle(queue)
         if self._reported:
@@ -150,26 +148,24 @@ class Order:
 
     def set_priority(self, run: str, lane: str, priority: int) -> None:
         """Change the priority of a run, if it is queued."""
-        queued = self._queued(run, lane)
-        if queued is not None:
-            self._move(queued, priority, queued.key)
+        known = self._lanes.get(lane)
+        queued = None if known is None else known.entries.get(run)
+        if known is not None and queued is not None:
+            self._move(known, queued, priority, queued.key)
 
     def set_key(self, run: str, lane: str, key: str | None) -> None:
         """Change the key of a run, if it is queued."""
-        queued = self._queued(run, lane)
-        if queued is not None and queued.key != key:
-            self._move(queued, queued.priority, key)
-
-    def _queued(self, run: str, lane: str) -> Queued | None:
         known = self._lanes.get(lane)
-        return None if known is None else known.entries.get(run)
+        queued = None if known is None else known.entries.get(run)
+        if known is not None and queued is not None and queued.key != key:
+            self._move(known, queued, queued.priority, key)
 
-    def _move(self, queued: Queued, priority: int, key: str | None) -> None:
-        queue = queued.queue
-        self._remove(queued)
+    def _move(self, lane: Lane, queued: Queued, priority: int, key: str | None) -> None:
+        queue = lane.queue_of(queued)
+        self._remove(queue, queued)
         self._offer(queue)
         queued.priority, queued.key = priority, key
-        self._offer(self._enter(queue.lane, queued))
+        self._offer(self._enter(lane, queued))
         self._forget_empty(queue)  # only now, so that its key stays in the ring
 
     def forget(self, run: str) -> None:
@@ -341,7 +337,8 @@ class Order:
                 continue
             _, _, source = heappop(group.heads)
             source.offered = None
-            run, queue, lane = queued.run, queued.queue, queued.queue.lane
+            run, lane = queued.run, source.lane
+            queue = lane.queue_of(queued)
             if queue.bundle is not None:
                 queue.bundle.withdraw(queue)
             del lane.entries[run]
@@ -398,7 +395,7 @@ class Order:
         queued = None if known is None else known.entries.get(run)
         if known is None or queued is None:
             return None
-        queue = queued.queue
+        queue = known.queue_of(queued)
         ahead = sum(each.ahead_of(queued.sort) for each in known.queues.values())
         reason = self._why_held(known, queue, now)
         if reason is not None:
@@ -609,17 +606,13 @@ class Order:
         else:
             lane.sources[queue] = None
 
-    def _remove(self, queued: Queued) -> None:
+    def _remove(self, queue: Queue, queued: Queued) -> None:
         """Remove a run that leaves its queue. A group can be blocked for long: remove its outdated heads."""
-        queue = queued.queue
-        if queue.offered == queued.sort:
-            if queue.bundle is not None:
-                queue.bundle.withdraw(queue)
-            else:
-                queue.offered = None
+        if queue.bundle is not None and queue.offered == queued.sort:
+            queue.bundle.withdraw(queue)
         source = queue.bundle or queue
         group = queue.group
-        if queue.bundle is None or source.offered == queued.sort:
+        if source.offered == queued.sort:
             source.offered = None
             group.outdated += 1
             if group.outdated > SLACK and group.outdated * 2 > len(group.heads):
@@ -703,7 +696,7 @@ class Order:
             return
         group, sort = source.group, queued.sort
         if group.can_block and queued.run not in self._reported:
-            group.unreported[queued.queue] = None
+            group.unreported[source.lane.queue_of(queued)] = None
         if sort == source.offered:
             return
         source.offered = sort

@@ -4,51 +4,27 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .executor_pool import Demand
-    from .lane_queues import Queue
+import msgspec
+
+from .executor_pool import Demand
 
 
-class Queued:
-    """A queued run. `queued_at` is when it got its place."""
+class Queued(msgspec.Struct, eq=False, gc=False):
+    """A queued run. `queued_at` is when it got its place. `sort` and `slot` are set when a lane queues it: where
+    it stands in the order, and in which of the lane's queues. It is part of no cycle, so the garbage collector
+    need not track it."""
 
-    __slots__ = (
-        "demand",
-        "has_body",
-        "key",
-        "place",
-        "priority",
-        "privileged",
-        "queue",
-        "queued_at",
-        "run",
-        "sort",
-    )
-
-    def __init__(
-        self,
-        run: str,
-        place: int,
-        queued_at: float,
-        demand: Demand,
-        priority: int,
-        key: str | None,
-        *,
-        privileged: bool,
-        has_body: bool,
-    ) -> None:
-        self.run = run
-        self.place = place
-        self.queued_at = queued_at
-        self.demand = demand
-        self.priority = priority
-        self.key = key
-        self.privileged = privileged
-        self.has_body = has_body
-        self.sort: tuple[float, int]
-        self.queue: Queue
+    run: str
+    place: int
+    queued_at: float
+    demand: Demand
+    priority: int
+    key: str | None
+    privileged: bool
+    has_body: bool
+    sort: tuple[float, int] = (0.0, 0)
+    slot: tuple[Demand, int, str | None, bool] | None = None
 
 
 class PlaceQueue:

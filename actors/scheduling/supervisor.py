@@ -449,7 +449,7 @@ class SupervisorMachine:
             demand=demand,
             queued_at=submission.placed_at,
             priority=submission.priority or 0,
-            key=self._key_of(submission.id),
+            key=self._key_of(submission.id) if self.order.rules else None,
             has_body=submission.body_waits,
         )
 
