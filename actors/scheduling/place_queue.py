@@ -11,9 +11,9 @@ from .executor_pool import Demand
 
 
 class Queued(msgspec.Struct, eq=False, gc=False):
-    """A queued run. `queued_at` is when it got its place. `sort` and `slot` are set when a lane queues it: where
-    it stands in the order, and in which of the lane's queues. It is part of no cycle, so the garbage collector
-    need not track it."""
+    """A queued run. `queued_at` is when it got its place. `sort` and `slot` are set when a lane queues it:
+    where it stands in the order, and in which of the lane's queues. It is part of no cycle, so the garbage
+    collector need not track it."""
 
     run: str
     place: int
