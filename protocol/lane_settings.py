@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from .errors import Invalid
 from .lanes import DEFAULT_RULES, NAMES, RATE, LaneRules, RatePer
 from .names import check_name
+from .notify import read_notify
 from .suggestions import suggestion
 from .validation import check_limit, check_seconds, check_text
 from .values import shown
@@ -71,7 +72,8 @@ def check_rules(
     if age is not None and check_seconds(f"age {about}", age, 0) == 0:
         raise Invalid(f"age {about} must be more than 0 seconds, or none (got {shown(age)})")
     age = None if age is None or math.isinf(age) else float(age)
-    return replace(rules, age=age, weights=dict(rules.weights))
+    notify = None if rules.notify is None else read_notify(f"notify {about}", rules.notify)
+    return replace(rules, age=age, weights=dict(rules.weights), notify=notify)
 
 
 def check_names(lane: str, changes: Iterable[str], *, also: tuple[str, ...] = ()) -> None:

@@ -17,8 +17,8 @@ FOLDERS = ("greenroom", "gateway", "actors", "persistence", "protocol")
 PURE = frozenset(
     """
     __future__ abc base64 binascii bisect collections contextlib copy dataclasses datetime difflib enum
-    fractions functools graphlib hashlib heapq inspect itertools json keyword math operator re reprlib string
-    struct textwrap types typing unicodedata
+    fractions functools graphlib hashlib heapq hmac inspect itertools json keyword math operator re reprlib
+    string struct textwrap types typing unicodedata urllib.parse
     attrs cattrs msgspec yaml
     """.split()
 )

@@ -1,9 +1,21 @@
-"""Version 6: rules of lanes with the buckets of their rates, tags of runs, and schedules."""
+"""Version 6: rules of lanes with the buckets of their rates, tags of runs, schedules, and webhooks."""
 
 from __future__ import annotations
 
 from alembic import op
-from sqlalchemy import Boolean, Column, Index, MetaData, String, Table, Text, inspect, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    inspect,
+    text,
+)
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import Double
@@ -38,6 +50,24 @@ _table(
     "schedules",
     Column("id", String(32), primary_key=True),
     Column("record", _Json, nullable=False),
+)
+_table(
+    "webhooks",
+    Column("id", String(32), primary_key=True),
+    Column("run", String(64), nullable=False),
+    Column("receiver", String(32), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("types", _Json, nullable=False),
+    Column("delivered", BigInteger, nullable=False),
+    Column("marked", BigInteger, nullable=False),
+    Column("ended", Boolean, nullable=False),
+    Column("next_at", Double),
+    Column("attempts", Integer, nullable=False),
+    Column("failing_since", Double),
+    Column("error", Text),
+    Column("dead_at", Double),
+    Index("webhooks_by_time", "next_at"),
+    Index("webhooks_by_run", "run"),
 )
 
 
