@@ -46,7 +46,7 @@ def faults(source: str, folders: tuple[str, ...]) -> Iterator[tuple[int, str]]:
                 yield line, f"{name} is ours, so write it as a relative import"
             if FOLDERS.index(folder_of(name)) < FOLDERS.index(home):
                 yield line, f"{home}/ imports {name}, which points up to {folder_of(name)}/"
-        elif home == "protocol" and top not in PURE:
+        elif home == "protocol" and not {top, name} & PURE:
             yield line, f"protocol/ imports {name}, which is not listed as pure"
 
 

@@ -202,6 +202,9 @@ MAY = {
         "resume_schedule",
         "trigger_schedule",
         "delete_schedule",
+        "dead_webhooks",
+        "redeliver_webhook",
+        "drop_webhook",
     },
     "admin": {
         "set_concurrency",

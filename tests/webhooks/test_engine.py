@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ async def test_a_failed_delivery_is_repeated_with_growing_pauses_and_holds_up_la
         await trio.sleep(300)
         assert receiver.states(ticket.id) == ALL
         first = receiver.attempts[:5]
-        pauses = [later - earlier for earlier, later in zip(first, first[1:], strict=False)]
+        pauses = [later - earlier for earlier, later in pairwise(first)]
         for pause, longest in zip(pauses, (5, 10, 20, 40), strict=True):
             assert longest / 2 <= pause <= longest + 0.1
 
@@ -274,9 +275,9 @@ async def test_an_internal_receiver_is_called_in_a_listed_network(autojump_clock
 
 async def test_notify_requires_a_secret(autojump_clock):
     async with delivering(Receiver(), webhook_secret=None) as engine:
-        with pytest.raises(Invalid, match="requires a secret .* set webhook_secret"):
+        with pytest.raises(Invalid, match=r"requires a secret .* set webhook_secret"):
             await engine.submit("quick", handle="a", params={}, notify=URL)
-    with pytest.raises(Invalid, match="at least 16 characters .got 5 characters"):
+    with pytest.raises(Invalid, match=r"at least 16 characters .got 5 characters"):
         async with delivering(Receiver(), webhook_secret="short"):
             pass
 
@@ -295,9 +296,7 @@ async def test_a_run_that_is_joined_keeps_its_own_receiver(autojump_clock):
     receiver = Receiver()
     async with delivering(receiver) as engine:
         first = await engine.submit("wait", handle="a", params={}, notify=URL)
-        joined = await engine.submit(
-            "wait", handle="a", params={}, notify=f"{URL}&b=1", on_conflict="join"
-        )
+        joined = await engine.submit("wait", handle="a", params={}, notify=f"{URL}&b=1", on_conflict="join")
         assert joined.id == first.id
         await engine.cancel(first.id)
         await trio.sleep(1)
