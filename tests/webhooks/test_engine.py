@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import trio
@@ -11,7 +11,9 @@ import trio
 from greenroom import Conflict, Invalid, NotFound
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.sqlstore import SqlStore
-from tests.webhooks.receiving import DAY, SECRET, URL, Receiver, delivering
+from greenroom.protocol.events import Event, RunEvent
+from greenroom.protocol.notify import TYPES
+from tests.webhooks.receiving import DAY, URL, Receiver, delivering
 
 pytestmark = pytest.mark.usefixtures("store_kind")
 
@@ -314,5 +316,6 @@ async def test_a_schedule_notifies_for_each_run(autojump_clock):
             await engine.schedules.put("bad", job="quick", every=100, notify="http://10.1.2.3/")
 
 
-def test_the_secret_of_the_tests_is_long_enough():
-    assert len(SECRET) >= 16
+def test_the_types_that_can_be_delivered_are_those_of_all_stored_events_of_runs():
+    of_runs = {kind.__struct_config__.tag for kind in get_args(Event) if issubclass(kind, RunEvent)}
+    assert set(TYPES) == of_runs - {"run_progress"}
