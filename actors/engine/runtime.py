@@ -423,7 +423,7 @@ class Runtime:
         if self._pruning is not None:
             self._actors.start_soon(self._pruning.run)
         if self._deliveries is not None:
-            self._spawn_helper(self._deliveries.run)
+            self._actors.start_soon(self._deliveries.run)
 
     async def _shut_down(self) -> None:
         """Refuse new runs, let executing ones finish until the timeout, then suspend or cancel them, and wait

@@ -393,7 +393,7 @@ async def test_webhooks_that_are_not_dead_are_not_found(engine: RunEngine):
             await call("x")
     for notify in ("https://example.org/", {"url": "https://example.org/", "types": ["run_log"]}):
         with pytest.raises(errors.Invalid, match="notify requires a secret"):
-            await engine.submit("add", handle="alice", params={}, notify=notify)
+            await engine.submit("add", handle="alice", params={"a": 1}, notify=notify)
 
 
 @on_each
