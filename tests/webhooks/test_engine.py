@@ -172,12 +172,9 @@ async def test_a_new_engine_delivers_what_an_earlier_one_could_not(autojump_cloc
     async with delivering(receiver, store=store()):
         await trio.sleep(60)
     assert receiver.states(ended.id) == ALL
-    assert receiver.states(pending.id) == ["queued", "running", "cancelled"] or receiver.states(
-        pending.id
-    ) == ["queued", "running"]
+    # The shutdown has cancelled it, and the new engine tells so.
+    assert receiver.states(pending.id) == ["queued", "running", "cancelling", "cancelled"]
     async with delivering(receiver, store=store()) as engine:
-        await trio.sleep(60)
-        assert receiver.states(pending.id)[-1] in ("cancelled", "failed")
         assert await rows(engine) == []
 
 
