@@ -43,7 +43,8 @@ class SubmitKeywords(TypedDict, total=False):
     Times are in seconds: `None` means the default, `math.inf` no limit. `flows.start` refuses `needs`.
     Without a `priority`, the run has that of its job, else that of its lane.
     `start_at` (Unix seconds, or an aware datetime) or `delay` makes a delayed run; with `reserve`, it holds
-    its handle from the submission on.
+    its handle from the submission on. `traceparent` and `tracestate` are the headers of W3C Trace Context;
+    a value that is not valid is ignored.
     """
 
     kind: str
@@ -61,6 +62,8 @@ class SubmitKeywords(TypedDict, total=False):
     delay: float | None
     reserve: bool
     tags: Mapping[str, str]
+    traceparent: str | None
+    tracestate: str | None
     on_wait: OnWait | None
 
 
@@ -100,6 +103,8 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     delay: float | None = None
     reserve: bool = False
     tags: Mapping[str, str] = {}
+    traceparent: str | None = None
+    tracestate: str | None = None
     on_wait: OnWait | None = None
 
     @property
@@ -190,16 +195,21 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     delay: Seconds | None = None
     reserve: bool = False
     tags: dict[str, str] | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 class SubmitCommand(RunCommand, frozen=True, kw_only=True):
     """The fields of every command that submits a run."""
 
     request_id: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 _UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
 _DELAY = ("start_at", "delay", "reserve")
+_TRACE = ("traceparent", "tracestate")
 _KEPT_IF_SET = ("tags", "priority", "key")
 """Options that few runs have, and that `rerun` keeps."""
 _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
@@ -207,7 +217,7 @@ _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 def from_wire(command: RunCommand | NewRun) -> SubmitKeywords:
     """Return the options of a command, or of a run of a batch; the engine checks them."""
-    names = (*_UNCHANGED, "needs", "priority", "key", *_DELAY)
+    names = (*_UNCHANGED, "needs", "priority", "key", *_DELAY, *_TRACE)
     options = {name: getattr(command, name, None) for name in names}
     options["tags"] = command.tags or {}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
@@ -232,6 +242,7 @@ def to_wire(options: SubmitOptions) -> dict[str, Any]:
         fields["reserve"] = options.reserve
     if options.tags:
         fields["tags"] = dict(options.tags)
+    fields |= {name: value for name in _TRACE if (value := getattr(options, name)) is not None}
     return fields
 
 
@@ -265,6 +276,11 @@ def to_stored(options: SubmitOptions) -> dict[str, Any]:
         raise Invalid(
             "start_at, delay and reserve cannot be set for a schedule, whose runs start at its times: remove "
             "them"
+        )
+    if options.traceparent is not None or options.tracestate is not None:
+        raise Invalid(
+            "traceparent and tracestate cannot be set for a schedule, whose runs begin their own traces: "
+            "remove them"
         )
     options.check()
     fields = to_wire(options)

@@ -340,6 +340,10 @@ export interface RunOptions {
   reserve?: boolean;
   /** At most 16 values by name, by which runs can be found. */
   tags?: Readonly<Record<string, string>>;
+  /** The trace that the run belongs to, as the header of W3C Trace Context has it. A bad value is ignored. */
+  traceparent?: string | null;
+  /** The state of that trace, as the header has it. */
+  tracestate?: string | null;
   /** @deprecated Use `onConflict`. */
   on_conflict?: OnConflict;
   /** @deprecated Use `requestId`. */
