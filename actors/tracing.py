@@ -77,7 +77,7 @@ class Span:
 
 
 def start(
-    name: str, kind: Kind, parent: TraceContext | None, **attributes: str | int | bool | None
+    name: str, kind: Kind, parent: TraceContext | None, /, **attributes: str | int | bool | None
 ) -> Span | None:
     """Start a span below `parent`, or without one at the root of a new trace; `None` if the program does not
     use OpenTelemetry."""
@@ -86,7 +86,7 @@ def start(
 
 
 def start_around_code(
-    name: str, kind: Kind, parent: TraceContext | None, **attributes: str | int | bool | None
+    name: str, kind: Kind, parent: TraceContext | None, /, **attributes: str | int | bool | None
 ) -> Span | None:
     """The same for code of the application, which gets its context also if nothing has used OpenTelemetry
     before."""
@@ -95,7 +95,7 @@ def start_around_code(
     return start(name, kind, parent, **attributes)
 
 
-def start_below_current(name: str, kind: Kind, **attributes: str | int | bool | None) -> Span | None:
+def start_below_current(name: str, kind: Kind, /, **attributes: str | int | bool | None) -> Span | None:
     """Start a span below the current one; `None` if there is none."""
     api = _api()
     if api is None or not api.get_current_span().get_span_context().is_valid:
@@ -104,7 +104,7 @@ def start_below_current(name: str, kind: Kind, **attributes: str | int | bool | 
 
 
 def record(
-    name: str, parent: TraceContext | None, seconds: float, **attributes: str | int | bool | None
+    name: str, parent: TraceContext | None, seconds: float, /, **attributes: str | int | bool | None
 ) -> None:
     """Make a span that ends now and has lasted this long."""
     api = _api()
