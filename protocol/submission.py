@@ -209,7 +209,8 @@ class SubmitCommand(RunCommand, frozen=True, kw_only=True):
 
 _UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
 _DELAY = ("start_at", "delay", "reserve")
-_TRACE = ("traceparent", "tracestate")
+TRACE = ("traceparent", "tracestate")
+"""The headers of W3C Trace Context, and the options of their names."""
 _KEPT_IF_SET = ("tags", "priority", "key")
 """Options that few runs have, and that `rerun` keeps."""
 _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
@@ -217,7 +218,7 @@ _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 def from_wire(command: RunCommand | NewRun) -> SubmitKeywords:
     """Return the options of a command, or of a run of a batch; the engine checks them."""
-    names = (*_UNCHANGED, "needs", "priority", "key", *_DELAY, *_TRACE)
+    names = (*_UNCHANGED, "needs", "priority", "key", *_DELAY, *TRACE)
     options = {name: getattr(command, name, None) for name in names}
     options["tags"] = command.tags or {}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
@@ -242,7 +243,7 @@ def to_wire(options: SubmitOptions) -> dict[str, Any]:
         fields["reserve"] = options.reserve
     if options.tags:
         fields["tags"] = dict(options.tags)
-    fields |= {name: value for name in _TRACE if (value := getattr(options, name)) is not None}
+    fields |= {name: value for name in TRACE if (value := getattr(options, name)) is not None}
     return fields
 
 

@@ -41,14 +41,14 @@ async def exported(run: Run) -> Any:
     ]
 
 
-@jobs.function
-async def function(input: Any) -> str:
+@jobs.function("where")
+async def where(input: Any) -> str:
     return body_span()
 
 
 async def test_the_span_of_a_body_is_made_by_its_child_process(spans: Spans):
     async with open_engine(jobs, "memory:", executors=1) as engine:
-        with trio.fail_after(60):
+        with trio.fail_after(20):
 
             async def result(job: Any, **options: Any) -> Any:
                 return await (await engine.submit(job, handle="a", **options)).result()
@@ -69,11 +69,11 @@ async def test_the_span_of_a_body_is_made_by_its_child_process(spans: Spans):
 async def test_a_function_in_a_child_process_has_the_trace_of_the_flow(spans: Spans):
     flow = {
         "start": "a",
-        "nodes": {"a": {"kind": "local", "func": "function", "post": {"output_key": "out"}}},
+        "nodes": {"a": {"kind": "local", "func": "where", "post": {"output_key": "out"}}},
         "edges": [],
     }
     async with open_engine(jobs, "memory:", executors=1) as engine:
-        with trio.fail_after(60):
+        with trio.fail_after(20):
             await engine.flows.publish("f", flow)
             ticket = await engine.flows.start("f", traceparent=PARENT)
             made = (await ticket.result())["out"]
