@@ -59,8 +59,9 @@ class Span:
         self._span.set_status(self._api.StatusCode.ERROR, why)
 
     def end(self, error: BaseException | None = None) -> None:
-        """End a span that is not a block; with the error that ended it, if any."""
-        if error is not None:
+        """End a span that is not a block; with what ended it, if that is not its normal end. As in a block,
+        only an `Exception` is an error: a cancel is none."""
+        if isinstance(error, Exception):
             self._span.record_exception(error)
             self.fail(f"{type(error).__name__}: {error}")
         self._span.end()
@@ -158,7 +159,8 @@ def _load() -> ModuleType | None:
 
 
 def _tracer(api: ModuleType) -> Tracer:
-    return _tracer_of(api.get_tracer_provider())
+    tracer: Tracer = _tracer_of(api.get_tracer_provider())
+    return tracer
 
 
 @cache

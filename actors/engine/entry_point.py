@@ -25,10 +25,8 @@ from ...protocol.names import check_name, lane_name
 from ...protocol.parameters import plain_params
 from ...protocol.records import RunRecord
 from ...protocol.submission import WARN_AFTER, OnConflict, SubmitOptions
-from ...protocol.tracecontext import trace_context
 from ...protocol.validation import check_needs, check_seconds, check_tags
 from ...protocol.values import json_value, shown
-from .. import tracing
 from ..actor import Actor, Address
 from ..channel import Reply
 from ..jobs import Job, Jobs, Special
@@ -36,6 +34,7 @@ from ..journal.journal import Journal
 from ..journal.messages import Look, WatchEnd
 from ..messages import Accepted, FindRequest, Submission, Submit, SubmitMany
 from ..scheduling.supervisor import Supervisor
+from .submit_traces import all_traced, begin_trace, traced
 
 T = TypeVar("T")
 
@@ -188,16 +187,9 @@ class EntryPoint:
             submission.events, more = together(submission.id)
             submission.memos += more
         submit = Submit(submission, options.on_conflict, Reply())
-        span = _begin_trace(submission, options)
-        accepted = await (self.ask(submit) if span is None else self._ask_in(span, submit))
+        span = begin_trace(submission, options)
+        accepted: Accepted = await (self.ask(submit) if span is None else traced(span, self.ask(submit)))
         return accepted, accepted.ended or submission.ended
-
-    async def _ask_in(self, span: tracing.Span, submit: Submit) -> Accepted:
-        """Submit a run while the span is the current one."""
-        with span:
-            accepted: Accepted = await self.ask(submit)
-            span.set(run=accepted.run, joined=accepted.joined)
-            return accepted
 
     async def submit_many(
         self,
@@ -217,7 +209,7 @@ class EntryPoint:
         now = trio.current_time()
         submissions: list[Submission] = []
         on_conflicts: list[OnConflict] = []
-        spans: list[tracing.Span | None] = []
+        given: list[SubmitOptions] = []
         for index, run in enumerate(runs):
             try:
                 options = options_of(run)
@@ -230,28 +222,15 @@ class EntryPoint:
                     await self._prepare(submission.job.special, submission)
                 submissions.append(submission)
                 on_conflicts.append(options.on_conflict)
-                spans.append(_begin_trace(submission, options))
+                given.append(options)
             except GreenroomError as error:
                 refusals.add(index, error)
         if not submissions:
             await trio.lowlevel.checkpoint()
             return refusals.merged([])
         message = SubmitMany(submissions, on_conflicts, all_or_nothing, Reply())
-        try:
-            outcomes: Sequence[Accepted | GreenroomError] = await self.ask(message)
-        except BaseException as error:
-            for span in filter(None, spans):
-                span.end(error)
-            raise
-        for span, outcome in zip(spans, outcomes, strict=True):
-            if span is None:
-                continue
-            if isinstance(outcome, Accepted):
-                span.set(run=outcome.run, joined=outcome.joined)
-                span.end()
-            else:
-                span.end(outcome)
-        return refusals.merged(outcomes)
+        spans = [begin_trace(*pair) for pair in zip(submissions, given, strict=True)]
+        return refusals.merged(await all_traced(spans, self.ask(message)))
 
     async def _prepare(self, special: Special, submission: Submission) -> None:
         """Let the engine's own job check the parameters, and add what is committed with the run."""
@@ -329,24 +308,6 @@ class EntryPoint:
         plain = json_value(plain_params(params, job.params_type), "params", self.max_value_bytes)
         job.check(plain)
         return plain
-
-
-def _begin_trace(submission: Submission, options: SubmitOptions) -> tracing.Span | None:
-    """Start the span of a submit, and keep its context, or that of the caller, with the run."""
-    given = trace_context(options.traceparent, options.tracestate)
-    job = submission.job.name
-    span = tracing.start(
-        f"submit {job}",
-        "producer",
-        given,
-        handle=submission.handle,
-        lane=submission.lane,
-        job=job,
-    )
-    context = given if span is None else span.context or given
-    if context is not None:
-        submission.terms = replace(submission.terms, trace=context)
-    return span
 
 
 def _needs(job: Job, needs: Sequence[str]) -> tuple[str, ...]:

@@ -1242,7 +1242,7 @@ export interface WorkerState {
 }
 
 /**
- * A queue item as a worker receives it.
+ * A queue item as a worker receives it. `traceparent` and `tracestate` are set if the flow is traced.
  *
  * `id` identifies the delivery: a second delivery of the same work has another id, so that a late completion
  * of the first one is recognized.
@@ -1256,6 +1256,8 @@ export interface QueueItem {
   input: unknown;
   params: Record<string, unknown>;
   visible_for: number;
+  traceparent?: string;
+  tracestate?: string;
 }
 
 /**

@@ -94,7 +94,9 @@ class Calls:
             self._ended.set()
             self._ended = trio.Event()
 
-    async def execute(self, service: Service, what: ServiceRequest, trace: TraceContext | None) -> Outcome:
+    async def execute(
+        self, service: Service, what: ServiceRequest, trace: TraceContext | None = None
+    ) -> Outcome:
         """Call the service, in the trace of the flow. An exception becomes the outcome's error.
 
         An `async def` can be cancelled. A plain `def` cannot be: its call counts until it has ended.
