@@ -77,6 +77,11 @@ class Span:
         self._active.__exit__(kind, error, traceback)
 
 
+def in_use() -> bool:
+    """Whether the program uses OpenTelemetry. It costs nearly nothing, so that plain runs ask nothing else."""
+    return _API in sys.modules and _traced.get()
+
+
 def start(
     name: str, kind: Kind, parent: TraceContext | None, /, **attributes: str | int | bool | None
 ) -> Span | None:
@@ -127,7 +132,7 @@ def current() -> TraceContext | None:
 
 def carry(options: Options) -> Options:
     """Return the options of a submission with the current span, unless they name another one."""
-    if "traceparent" in options or (context := current()) is None:
+    if not in_use() or "traceparent" in options or (context := current()) is None:
         return options
     traced = {**options, "traceparent": context.parent, "tracestate": context.state}
     return cast(Options, traced)
@@ -144,9 +149,7 @@ def untraced() -> Iterator[None]:
 
 
 def _api() -> ModuleType | None:
-    if _API not in sys.modules or not _traced.get():
-        return None
-    return _load()
+    return _load() if in_use() else None
 
 
 @cache

@@ -514,7 +514,8 @@ class Runtime:
             self.interrupt(error)
 
     def _spawn_body(self, execution: Execution) -> None:
-        self._trace_wait(execution)
+        if tracing.in_use():
+            self._trace_wait(execution)
         if not isinstance(execution, LocalExecution):
             assert isinstance(execution, RemoteExecution), "there are two kinds of executions"
             if not execution.continues:

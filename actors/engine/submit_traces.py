@@ -17,6 +17,8 @@ Outcomes = Sequence[Accepted | GreenroomError]
 
 def begin_trace(submission: Submission, options: SubmitOptions) -> tracing.Span | None:
     """Start the span of a submit. The run keeps its context, or that of the caller if there is no span."""
+    if options.traceparent is None and not tracing.in_use():
+        return None
     given = trace_context(options.traceparent, options.tracestate)
     job = submission.job.name
     span = tracing.start(

@@ -304,6 +304,8 @@ _UNLIMITED = trio.CapacityLimiter(math.inf)
 
 def _span_of(body: Body) -> tracing.Span | None:
     order = body.order
+    if order.traceparent is None and not tracing.in_use():
+        return None
     return tracing.start_around_code(
         f"execute {order.job}",
         "consumer",
