@@ -78,7 +78,7 @@ class Span:
 
 
 def in_use() -> bool:
-    """Whether the program uses OpenTelemetry. It costs nearly nothing, so that plain runs ask nothing else."""
+    """Whether the program uses OpenTelemetry. It costs nearly nothing: plain runs ask nothing else."""
     return _API in sys.modules and _traced.get()
 
 
@@ -181,6 +181,8 @@ def _start(
 ) -> Span:
     span_kind = api.SpanKind[kind.upper()]
     span = _tracer(api).start_span(name, context, span_kind, _named(attributes))
+    if not span.get_span_context().is_valid:  # old releases lose the context if there is no provider
+        span = api.NonRecordingSpan(api.get_current_span(context).get_span_context())
     return Span(api, span)
 
 

@@ -63,9 +63,9 @@ def trace_context(traceparent: str | None, tracestate: str | None = None) -> Tra
 
 
 def _valid_state(tracestate: str | None) -> str | None:
-    if not tracestate or len(tracestate) > _LONGEST_STATE:
+    if tracestate is None or len(tracestate) > _LONGEST_STATE:
         return None
     members = tracestate.split(",")
     if len(members) > _MOST_MEMBERS or not all(map(_MEMBER.fullmatch, members)):
         return None
-    return tracestate
+    return tracestate.strip(" \t") or None  # HTTP libraries refuse to send a header with white space around

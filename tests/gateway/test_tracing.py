@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
 
-from greenroom import Run, connect
+from greenroom import Run, connect, sync
 from tests.support import Bodies
 from tests.tracing.spans import PARENT, SPAN_ID, Spans, spans
 
@@ -111,6 +112,16 @@ async def test_the_current_span_of_a_client_is_carried(spans: Spans) -> None:
         await many[0].result()
     for span in spans.named("execute quick"):
         assert spans.path(span) == [*ABOVE[:2], "request"]
+
+
+async def test_the_current_span_of_a_synchronous_client_is_carried(spans: Spans) -> None:
+    def submit(url: str) -> None:
+        with sync.connect(url) as client, spans.tracer.start_as_current_span("request"):
+            client.submit("quick", handle="a").result()
+
+    async with house(make_bodies()) as home:
+        await trio.to_thread.run_sync(submit, home.gateway.url)
+    assert spans.path(spans.one("execute quick")) == [*ABOVE[:2], "request"]
 
 
 async def test_a_flow_is_started_with_the_trace(spans: Spans) -> None:

@@ -89,6 +89,11 @@ def test_a_bad_tracestate_is_dropped_alone(bad: str | None) -> None:
     assert trace_context(PARENT, bad) == TraceContext(PARENT)
 
 
+def test_white_space_around_a_tracestate_is_removed() -> None:
+    assert trace_context(PARENT, " \ta=1, b=2\t ") == TraceContext(PARENT, "a=1, b=2")
+    assert trace_context(PARENT, " ") == TraceContext(PARENT)
+
+
 @given(st.text(), st.text())
 def test_any_text_is_accepted_or_ignored(traceparent: str, tracestate: str) -> None:
     context = trace_context(traceparent, tracestate)
