@@ -57,6 +57,14 @@ async def test_a_command_without_a_trace_begins_one(spans: Spans) -> None:
     assert spans.path(spans.one("execute quick")) == ABOVE[:2]
 
 
+async def test_the_span_in_which_a_server_was_opened_is_not_that_of_its_clients(spans: Spans) -> None:
+    with spans.tracer.start_as_current_span("main"):
+        async with house(make_bodies()) as home, home.socket() as talk:
+            ok = await talk.call("submit", job="quick", handle="a")
+            await talk.call("wait", run_id=ok["run_id"])
+    assert spans.path(spans.one("execute quick")) == ABOVE[:2]
+
+
 @pytest.mark.parametrize("bad", ["", "nonsense", PARENT.upper(), f"{PARENT}\r\nX-Evil: 1"])
 async def test_a_bad_traceparent_is_no_error(spans: Spans, bad: str) -> None:
     async with house(make_bodies()) as home, home.socket() as talk:

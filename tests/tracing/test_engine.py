@@ -339,11 +339,46 @@ def test_a_plain_run_does_not_import_opentelemetry(tmp_path: Path):
     assert done.stdout.strip() == "[]"
 
 
-_ABSENT = """
+_ABSENT = f"""
 import sys
 sys.modules["opentelemetry"] = None  # as if it were not installed
-""" + _PLAIN.replace('handle="a")', f'handle="a", traceparent="{PARENT}")').replace("print(", "str(")
+
+import trio
+from greenroom import Jobs, Run, open_engine
+from greenroom.actors.run.api import body_of
+
+jobs = Jobs()
+seen = []
+CALLS = {{"kind": "executor", "exec_type": "http", "service": "s"}}
+FLOW = {{"start": "a", "nodes": {{"a": CALLS}}, "edges": []}}
+
+@jobs.job
+async def shows(run: Run) -> None:
+    order = body_of(run).order
+    seen.append((order.traceparent, order.tracestate))
+    if run.handle == "a":
+        await run.call(shows, handle="b")
+
+class Push:
+    async def post(self, url, body, headers):
+        seen.append((headers["traceparent"], headers["tracestate"]))
+        return 200, b'{{"result": 1}}'
+
+async def main():
+    trace = {{"traceparent": "{PARENT}", "tracestate": "a=1"}}
+    async with open_engine(jobs, "memory:", push=Push()) as engine:
+        await (await engine.submit(shows, handle="a", **trace)).result()
+        await engine.workers.register("w", "http://127.0.0.1:80", ["s"])
+        await engine.flows.publish("f", FLOW)
+        await (await engine.flows.start("f", **trace)).result()
+
+trio.run(main)
+assert seen == [("{PARENT}", "a=1")] * 3, seen
+"""
 
 
-def test_a_traced_run_executes_without_the_package(tmp_path: Path):
-    subprocess.run([sys.executable, "-c", _ABSENT], cwd=tmp_path, timeout=60, check=True)
+def test_without_the_package_bodies_child_runs_and_workers_receive_the_context(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-c", _ABSENT], cwd=tmp_path, timeout=60, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
