@@ -43,8 +43,8 @@ async def all_traced(spans: Sequence[tracing.Span | None], submitted: Awaitable[
     try:
         outcomes = await submitted
     except BaseException as error:
-        for span in filter(None, spans):
-            span.end(error)
+        for begun in filter(None, spans):
+            begun.end(error)
         raise
     for span, outcome in zip(spans, outcomes, strict=True):
         if span is None:
