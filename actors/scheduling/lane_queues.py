@@ -19,7 +19,7 @@ from .rates import Buckets
 SLACK = 64
 """Outdated entries that a heap may have before they are removed."""
 
-QueueSlot = tuple[Demand, int, str | None, bool]
+QueueId = tuple[Demand, int, str | None, bool]
 """Where a lane has a queue: the demand, priority and key of its runs, and whether they are free."""
 
 Sort = tuple[float, int]
@@ -73,7 +73,7 @@ class Lane:
         self.held = False  # whether its bucket is empty
         self.executing: dict[str, str | None] = {}  # run: its key
         self.entries: dict[str, Queued] = {}  # the queued runs
-        self.queues: dict[QueueSlot, Queue] = {}
+        self.queues: dict[QueueId, Queue] = {}
         self.bundles: dict[tuple[Able, bool], Bundle] = {}
         self.sources: dict[Queue | Bundle, None] = {}  # the bundles, and the queues that are in none
         self.keys: dict[str | None, Key] = {}
@@ -89,8 +89,8 @@ class Lane:
 
     def queue_of(self, queued: Queued) -> Queue:
         """The queue that a run is in."""
-        assert queued.slot is not None, "the lane has queued it"
-        return self.queues[queued.slot]
+        assert queued.queue_id is not None, "the lane has queued it"
+        return self.queues[queued.queue_id]
 
     def key(self, name: str | None) -> Key:
         """A key of the lane."""
@@ -137,6 +137,7 @@ class Queue:
         "demand",
         "free",
         "group",
+        "id",
         "key",
         "lane",
         "offered",
@@ -144,12 +145,11 @@ class Queue:
         "privileged",
         "runs",
         "serial",
-        "slot",
     )
 
-    def __init__(self, slot: QueueSlot, lane: Lane, key: Key | None, serial: int) -> None:
-        self.slot = slot  # where the lane has it
-        self.demand, self.priority, _, self.free = slot
+    def __init__(self, id: QueueId, lane: Lane, key: Key | None, serial: int) -> None:
+        self.id = id
+        self.demand, self.priority, _, self.free = id
         self.lane = lane
         self.key = key
         self.serial = serial
@@ -178,7 +178,7 @@ class Queue:
 
     def add(self, run: Queued) -> None:
         """Add a run."""
-        run.slot = self.slot
+        run.queue_id = self.id
         self.runs.add(run)
         if run.privileged:
             if self.privileged is None:

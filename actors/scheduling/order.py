@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 from ...protocol.lanes import DEFAULT_RULES, LaneRules
 from ...protocol.records import default_limit
 from .executor_pool import IN_PROCESS, Able, Demand, Executor, ExecutorPool, choose
-from .lane_queues import SLACK, Bundle, Group, Key, Lane, Queue, QueueSlot, Sort
+from .lane_queues import SLACK, Bundle, Group, Key, Lane, Queue, QueueId, Sort
 from .place_queue import Queued
 from .rates import Buckets, Taken
 from .trials import Trials
@@ -563,29 +563,29 @@ class Order:
         """Add a run to its queue."""
         rules = lane.rules
         if rules is DEFAULT_RULES:
-            slot: QueueSlot = (queued.demand, queued.priority, None, False)
+            id: QueueId = (queued.demand, queued.priority, None, False)
         else:
             key = queued.key if rules.has_keys else None
             free = queued.has_body and (rules.rate is not None or rules.fair_by is not None)
-            slot = (queued.demand, queued.priority, key, free)
-        queue = lane.queues.get(slot)
+            id = (queued.demand, queued.priority, key, free)
+        queue = lane.queues.get(id)
         if queue is None:
-            queue = self._add_queue(lane, slot)
+            queue = self._add_queue(lane, id)
         queued.sort = queue.sort_of(queued.queued_at, queued.place)
         lane.entries[queued.run] = queued
         queue.add(queued)
         return queue
 
-    def _add_queue(self, lane: Lane, slot: QueueSlot) -> Queue:
+    def _add_queue(self, lane: Lane, id: QueueId) -> Queue:
         key = None
         if lane.rules.has_keys:
-            key = lane.key(slot[2])
-            if not slot[3]:
+            key = lane.key(id[2])
+            if not id[3]:
                 if not key.in_ring:
                     lane.joins_ring(key)
                 key.in_ring += 1
         self._serial += 1
-        queue = lane.queues[slot] = Queue(slot, lane, key, self._serial)
+        queue = lane.queues[id] = Queue(id, lane, key, self._serial)
         if key is not None:
             key.queues[queue] = None
         self._assign(queue)
@@ -725,7 +725,7 @@ class Order:
         lane, key = queue.lane, queue.key
         if len(queue.runs) or (key is None and len(lane.queues) == 1):
             return
-        if lane.queues.pop(queue.slot, None) is not None:
+        if lane.queues.pop(queue.id, None) is not None:
             queue.group.unreported.pop(queue, None)
             lane.sources.pop(queue, None)
             if key is not None:

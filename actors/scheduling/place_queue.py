@@ -11,8 +11,8 @@ from .executor_pool import Demand
 
 
 class Queued(msgspec.Struct, eq=False, gc=False):
-    """A queued run. `queued_at` is when it got its place. `sort` and `slot` are set when a lane queues it:
-    where it stands in the order, and in which of the lane's queues. It is part of no cycle, so the garbage
+    """A queued run. `queued_at` is when it got its place. `sort` and `queue_id` are set when a lane queues
+    it: where it stands in the order, and in which of the lane's queues. It is part of no cycle, so the garbage
     collector need not track it."""
 
     run: str
@@ -24,7 +24,7 @@ class Queued(msgspec.Struct, eq=False, gc=False):
     privileged: bool
     has_body: bool
     sort: tuple[float, int] = (0.0, 0)
-    slot: tuple[Demand, int, str | None, bool] | None = None
+    queue_id: tuple[Demand, int, str | None, bool] | None = None
 
 
 class PlaceQueue:
