@@ -12,8 +12,8 @@ from .executor_pool import Demand
 
 class Queued(msgspec.Struct, eq=False, gc=False):
     """A queued run. `queued_at` is when it got its place. `sort` and `queue_id` are set when a lane queues
-    it: where it stands in the order, and in which of the lane's queues. It is part of no cycle, so the garbage
-    collector need not track it."""
+    it: where it stands in the order, and in which of the lane's queues. It is part of no cycle, so the
+    garbage collector need not track it."""
 
     run: str
     place: int

@@ -42,6 +42,7 @@ class TimeLimitRules:
         self._now = now
         self._grace = grace
         self._fault = fault
+        self._due_at: dict[str, float] = {}  # when delayed runs were due, as the engine has noticed it
 
     def submitted(self, run: ModelRun, terms: Terms) -> None:
         """Record the limits of a new run."""
@@ -77,6 +78,8 @@ class TimeLimitRules:
         """Check that each run whose time has expired has ended."""
         now = self._now()
         for run in self._model.pending.values():
+            if run.not_before is not None and not run.delayed:
+                self._due_at.setdefault(run.id, now)
             if run.id in self._model.deleting:
                 continue
             self._judge_late(run, "run_timeout", run.attempt_at, self._executed(run, now))
@@ -89,8 +92,17 @@ class TimeLimitRules:
     def about_to_end(self) -> set[str]:
         """The runs that get no slot, because their time expires within a moment."""
         soon = self._now() + _AT_ONCE
-        known = [run for run in self._model.pending.values() if not run.aged]
-        return {run.id for run in known if _ends_by(run, soon - run.submitted_at)}
+        pending = self._model.pending
+        ending = {
+            run.id for run in pending.values() if not run.aged and _ends_by(run, soon - run.submitted_at)
+        }
+        for id, due_at in self._due_at.items():
+            run = pending.get(id)
+            if run is None or run.status is not Status.QUEUED:
+                continue
+            if _seconds(run.terms.queue_timeout) <= soon - due_at:
+                ending.add(id)
+        return ending
 
     def _executed(self, run: ModelRun, now: float) -> float:
         if run.status is not Status.RUNNING or run.executes_since is None or run.restored:
