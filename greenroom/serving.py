@@ -20,6 +20,7 @@ from .actors.jobs import Jobs
 from .actors.scheduling.stored_bodies import is_child
 from .commands.exits import Exit
 from .config.reading import Read
+from .config.secrets import webhook_secret
 from .garbage_collection import tuned_collector
 from .gateway.server import Gateway, open_gateway
 from .logs import end_process
@@ -100,6 +101,8 @@ class Server:
             executor_ttl=settings.executor_ttl,
             allow_scripts=settings.allow_scripts,
             worker_networks=settings.worker_networks,
+            webhook_secret=webhook_secret(settings),
+            webhook_networks=settings.webhook_networks,
             accept_store=self._accept_store,
             on_lease_lost="exit",
         ) as engine:

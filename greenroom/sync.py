@@ -28,6 +28,7 @@ from .gateway.client.cluster import ClientCluster
 from .gateway.client.executors import ClientExecutors
 from .gateway.client.flows import ClientFlows
 from .gateway.client.schedules import ClientSchedules
+from .gateway.client.webhooks import ClientWebhooks
 from .gateway.client.workers import ClientWorkers
 from .protocol.batches import RunKeywords, check_runs, with_on_wait
 from .protocol.events import Event, Filter
@@ -296,6 +297,14 @@ class Schedules(_Blocking):
     delete = _blocking(ClientSchedules.delete)
 
 
+class Webhooks(_Blocking):
+    """See `greenroom.Client.webhooks`."""
+
+    dead = _blocking(ClientWebhooks.dead)
+    redeliver = _blocking(ClientWebhooks.redeliver)
+    drop = _blocking(ClientWebhooks.drop)
+
+
 class Cluster(_Blocking):
     """See `greenroom.Client.cluster`."""
 
@@ -346,6 +355,11 @@ class Client(_Blocking):
     def schedules(self) -> Schedules:
         """Schedules: runs that the engine submits at due times."""
         return Schedules(self._thread, self._inner.schedules, self)
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Dead webhooks, to which an event could not be delivered for a day."""
+        return Webhooks(self._thread, self._inner.webhooks, self)
 
     @property
     def cluster(self) -> Cluster:

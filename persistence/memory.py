@@ -34,9 +34,11 @@ from ..protocol.events import (
 from ..protocol.flow.records import NodeRun, VersionRow
 from ..protocol.records import KEPT_ENDED_RUNS, UNTIL_HANDLE_FREE, ExecutorState, RunRecord
 from ..protocol.schedules import ScheduleRecord
+from ..protocol.webhooks import Webhook
 from .failures import StoreBroken
 from .flows import FlowRunPage, FlowRunQuery, StoredFlow, page_of
 from .memory_flows import FlowsInMemory
+from .memory_webhooks import WebhooksInMemory
 from .store import (
     AnswersSpent,
     Batch,
@@ -64,6 +66,7 @@ from .store import (
     TokenTaken,
     WakesAt,
 )
+from .webhooks import DueWebhooks, WebhookMemo
 
 _KEPT_REQUESTS = 24 * 3600.0
 
@@ -101,6 +104,7 @@ class MemoryStore:
         self._deaths: dict[str, Deaths] = {}
         self._buckets: dict[tuple[str, str | None], TokenTaken] = {}
         self._flows = FlowsInMemory()
+        self._webhooks = WebhooksInMemory()
 
     async def open(self, epoch: str, max_concurrent: int, now: float) -> Stored:
         if self._is_open:
@@ -139,6 +143,7 @@ class MemoryStore:
             last_id=self._ids[-1] if self._ids else "",
             abandoned=[self._runs[id] for id in sorted(self._held.values())],
             buckets=list(self._buckets.values()),
+            webhooks=self._webhooks.types_of(run.id for run in pending),
         )
         self._flows.load(stored)
         return stored
@@ -257,6 +262,15 @@ class MemoryStore:
         made = (request for request in self._requests.values() if request.run in wanted)
         return {request.run for request in made if request.request_id.startswith(prefix)}
 
+    async def due_webhooks(self, most: int, busy: Sequence[str], without: Sequence[str]) -> DueWebhooks:
+        return self._webhooks.due(most, busy, without)
+
+    async def webhook(self, id: str) -> Webhook | None:
+        return self._webhooks.get(id)
+
+    async def dead_webhooks(self, limit: int, after: str | None) -> list[Webhook]:
+        return self._webhooks.dead(limit, after)
+
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         surplus = 0 if retention.keep_runs is None else max(0, len(self._ended) - retention.keep_runs)
         oldest = None if retention.keep_runs_for is None else now - retention.keep_runs_for
@@ -268,6 +282,8 @@ class MemoryStore:
             too_old = oldest is not None and ended_at < oldest
             if len(doomed) == most or not (too_old or position < surplus):
                 break
+            if self._webhooks.keep(id):
+                continue
             if id not in called and (id not in repeatable or ended_at < now - _KEPT_REQUESTS):
                 doomed.append(id)
         for id in doomed:
@@ -283,7 +299,11 @@ class MemoryStore:
         first = 0 if retention.keep_events is None else self._last_seq - retention.keep_events
         oldest = -math.inf if retention.keep_events_for is None else now - retention.keep_events_for
         pruned = 0
-        ended = [events for id, events in self._events.items() if self._runs[id].ended]
+        ended = [
+            events
+            for id, events in self._events.items()
+            if self._runs[id].ended and not self._webhooks.has(id)
+        ]
         for events in (*ended, self._others):
             while events and pruned < most and (events[0].seq <= first or events[0].at < oldest):
                 del events[0]
@@ -392,6 +412,8 @@ class MemoryStore:
             self._schedules[memo.name] = memo
         elif isinstance(memo, ScheduleGone):
             self._schedules.pop(memo.schedule, None)
+        elif isinstance(memo, WebhookMemo):
+            self._webhooks.remember(memo)
         else:
             self._flows.remember(memo)
 
@@ -436,6 +458,7 @@ class MemoryStore:
         for held in by_run:
             held.pop(id, None)
         self._flows.forget(id)
+        self._webhooks.forget(id)
 
     def _newest_first(self, before: str | None) -> Iterator[RunRecord]:
         end = len(self._ids) if before is None else bisect_left(self._ids, before)

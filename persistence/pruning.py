@@ -1,7 +1,8 @@
 """Retention: delete ended runs with all their data, and old events.
 
 Pending runs and their events are never deleted. Nor is a run whose request id can still be repeated; that of
-a child can be repeated while its parent is pending. With a run, its last checkpoint for its handle and job is
+a child can be repeated while its parent is pending. Nor are events that a webhook has to deliver, and their
+runs; but a dead webhook is deleted with its run. With a run, its last checkpoint for its handle and job is
 deleted, so a later run of kind `continue` starts from the beginning.
 """
 
@@ -40,6 +41,7 @@ def _prune_runs(connection: Connection, retention: Retention, now: float, most: 
         select(runs.c.id)
         .where(runs.c.ended_seq.is_not(None), or_(*surplus))
         .where(or_(runs.c.ended_at < now - KEPT_REQUESTS, ~repeatable), ~called)
+        .where(~_is_delivered_later(runs.c.id))
         .order_by(runs.c.ended_seq)
         .limit(most)
     ).all()
@@ -54,6 +56,7 @@ def _prune_runs(connection: Connection, retention: Retention, now: float, most: 
             schema.node_runs,
             schema.deaths,
             schema.run_tags,
+            schema.webhooks,
             requests,
         ):
             connection.execute(delete(table).where(table.c.run.in_(ids)))
@@ -72,9 +75,19 @@ def _prune_events(connection: Connection, retention: Retention, now: float, most
     if not surplus:
         return 0
     pending = select(runs.c.id).where(runs.c.id == events.c.run, runs.c.status.in_(sorted(PENDING))).exists()
+    webhooks = select(schema.webhooks.c.run).where(schema.webhooks.c.run == events.c.run)
     seqs = connection.scalars(
-        select(events.c.seq).where(or_(*surplus), ~pending).order_by(events.c.seq).limit(most)
+        select(events.c.seq)
+        .where(or_(*surplus), ~pending, ~webhooks.exists())
+        .order_by(events.c.seq)
+        .limit(most)
     ).all()
     if seqs:
         connection.execute(delete(events).where(events.c.seq.in_(seqs)))
     return len(seqs)
+
+
+def _is_delivered_later(run: ColumnElement[str]) -> ColumnElement[bool]:
+    """Whether a webhook of the run, which is not dead, has events to deliver."""
+    webhooks = schema.webhooks
+    return select(webhooks.c.run).where(webhooks.c.run == run, webhooks.c.dead_at.is_(None)).exists()

@@ -18,6 +18,7 @@ from ..protocol.states import PENDING
 from . import schema
 from .conditions import conditions_of_status
 from .reading_flows import read_flows
+from .reading_webhooks import read_types_of_pending
 from .store import (
     Checkpoint,
     DeletionOwed,
@@ -124,6 +125,7 @@ def read_all(connection: Connection, now: float) -> Stored:
         last_id=connection.scalar(select(func.max(runs.c.id))) or "",
         abandoned=[_record.decode(text) for text in connection.scalars(abandoned)],
         buckets=[_as_bucket(row) for row in connection.execute(select(schema.buckets))],
+        webhooks=read_types_of_pending(connection),
     )
     read_flows(connection, stored)
     return stored

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 from sqlalchemy.types import Double, TypeEngine
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 metadata = MetaData()
 
@@ -271,6 +271,27 @@ schedules = Table(
     Column("id", String(32), primary_key=True),  # a hash of the schedule's name
     Column("record", _Json, nullable=False),
 )
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", String(32), primary_key=True),  # a hash of run and URL
+    Column("run", _Id, nullable=False),
+    Column("receiver", String(32), nullable=False),  # a hash of the URL's scheme, host and port
+    Column("url", Text, nullable=False),
+    Column("types", _Json, nullable=False),
+    Column("delivered", BigInteger, nullable=False),  # all events up to this seq are delivered
+    Column("marked", BigInteger, nullable=False),  # the seq of the last event that concerns it
+    Column("ended", Boolean, nullable=False, default=False),  # whether that event ended the run
+    Column("next_at", Double),  # when the next attempt is due; `None` if there is nothing to deliver, or dead
+    Column("attempts", Integer, nullable=False),
+    Column("failing_since", Double),
+    Column("error", Text),
+    Column("dead_at", Double),
+    Index("webhooks_by_time", "next_at"),  # to find what is due
+    Index("webhooks_by_run", "run"),  # to mark those of a run, and for retention
+)
+"""The webhooks of runs with events that are not delivered, or that are pending."""
 
 deletions = Table(
     "deletions",

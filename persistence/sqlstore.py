@@ -41,6 +41,7 @@ from .reading_flows import (
     read_version,
     read_versions,
 )
+from .reading_webhooks import read_dead_webhooks, read_due_webhooks, read_webhook
 from .searching import read_runs, read_runs_of_requests, search_runs
 from .statements import Statements
 from .store import Batch, Retention, Stored
@@ -269,6 +270,9 @@ class SqlStore:
     node_runs = _reads(read_node_runs)
     request_ids = _reads(read_request_ids)
     runs_of_requests = _reads(read_runs_of_requests)
+    due_webhooks = _reads(read_due_webhooks)
+    webhook = _reads(read_webhook)
+    dead_webhooks = _reads(read_dead_webhooks)
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         return await self._database.run(

@@ -20,7 +20,9 @@ from ..protocol.records import ExecutorState, RunRecord
 from ..protocol.run_filter import RunFilter
 from ..protocol.schedules import ScheduleRecord
 from ..protocol.states import Status
+from ..protocol.webhooks import Webhook
 from .flows import FlowMemo, FlowRunPage, FlowRunQuery, StoredFlow, WorkerRow
+from .webhooks import DueWebhooks, WebhookMemo
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -179,6 +181,7 @@ Memo = (
     | BucketsFull
     | ScheduleRecord
     | ScheduleGone
+    | WebhookMemo
     | FlowMemo
 )
 """Data that is stored in addition to the events."""
@@ -318,6 +321,8 @@ class Stored(msgspec.Struct, gc=False):
     last_id: str = ""
     abandoned: list[RunRecord] = []
     buckets: list[TokenTaken] = []
+    webhooks: dict[str, frozenset[str]] = {}
+    """The types of events that webhooks of pending runs deliver, by run."""
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -435,6 +440,16 @@ class Store(Protocol):
 
     async def runs_of_requests(self, runs: Sequence[str], prefix: str) -> set[str]:
         """Return those of the runs that have a request id with this prefix."""
+
+    async def due_webhooks(self, most: int, busy: Sequence[str], without: Sequence[str]) -> DueWebhooks:
+        """Return at most `most` webhooks with undelivered events, those that are due first; except those of
+        `busy` receivers, and those `without`, given by their ids."""
+
+    async def webhook(self, id: str) -> Webhook | None:
+        """Return one webhook."""
+
+    async def dead_webhooks(self, limit: int, after: str | None) -> list[Webhook]:
+        """Return dead webhooks, in the order of their ids, after an id."""
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         """Delete at most `most` ended runs and `most` events that need not be kept; returns their number."""

@@ -170,3 +170,52 @@ SET_WORKERS = Insert(schema.workers, ("id", "record"))
 
 FORGET_WORKERS = Delete(schema.workers, "id")
 """Removed workers."""
+
+# Webhooks. `next_at` is null while there is nothing to deliver, which these statements decide themselves: an
+# event can be committed between the delivery of the last one and its record.
+
+ADD_WEBHOOKS = Insert(
+    schema.webhooks,
+    (
+        "id",
+        "run",
+        "receiver",
+        "url",
+        "types",
+        "delivered",
+        "marked",
+        "ended",
+        "next_at",
+        "attempts",
+    ),
+)
+"""The webhooks of new runs."""
+
+MARK_WEBHOOKS = (
+    "UPDATE webhooks SET marked = ?, ended = ?, "
+    "next_at = CASE WHEN dead_at IS NULL THEN COALESCE(next_at, ?) ELSE NULL END WHERE run = ?"
+)
+"""A run has an event that concerns its webhooks."""
+
+SETTLE_WEBHOOK = (
+    "UPDATE webhooks SET delivered = ?, next_at = CASE WHEN marked > ? THEN ? ELSE NULL END, "
+    "attempts = 0, failing_since = NULL, error = NULL WHERE id = ?"
+)
+"""All events up to a seq are delivered."""
+
+END_WEBHOOK = "DELETE FROM webhooks WHERE id = ? AND ended = ? AND marked <= delivered"
+"""Remove a webhook if all events of its run, which has ended, are delivered."""
+
+FAIL_WEBHOOK = (
+    "UPDATE webhooks SET attempts = ?, failing_since = ?, next_at = ?, error = ?, dead_at = ? WHERE id = ?"
+)
+"""An attempt has failed."""
+
+REVIVE_WEBHOOK = (
+    "UPDATE webhooks SET attempts = 0, failing_since = NULL, dead_at = NULL, next_at = ? "
+    "WHERE id = ? AND dead_at IS NOT NULL"
+)
+"""A dead webhook is delivered again."""
+
+DROP_WEBHOOK = "DELETE FROM webhooks WHERE id = ? AND dead_at IS NOT NULL"
+"""Remove a dead webhook."""

@@ -58,6 +58,8 @@ from .store import (
     TokenTaken,
     WakesAt,
 )
+from .webhooks import WebhookMemo
+from .writing_webhooks import write_webhooks
 
 _encode = msgspec.json.Encoder().encode
 _NO_TERMS = Terms()
@@ -233,6 +235,7 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     buckets: dict[str, Row | None] = {}
     schedules: dict[str, Row | None] = {}
     flows: list[FlowMemo] = []
+    webhooks: list[WebhookMemo] = []
     for memo in batch.memos:
         if isinstance(memo, Checkpoint):
             key = (memo.handle, memo.job)
@@ -273,6 +276,8 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
             schedules[id] = (id, json_text(memo))
         elif isinstance(memo, ScheduleGone):
             schedules[key_of(memo.schedule)] = None
+        elif isinstance(memo, WebhookMemo):
+            webhooks.append(memo)
         else:
             flows.append(memo)
     by_id = {row[0]: row for row in checkpoints.values()}
@@ -293,6 +298,8 @@ def _write_memos(batch: Batch, statements: Statements) -> None:
     statements.insert(writes.SET_BUCKETS, [row for row in buckets.values() if row])
     statements.delete(writes.FORGET_SCHEDULES, list(schedules))
     statements.insert(writes.SET_SCHEDULES, [row for row in schedules.values() if row])
+    if webhooks:
+        write_webhooks(webhooks, statements)
     if flows:
         _write_flows(flows, batch.runs, statements)
 

@@ -53,6 +53,8 @@ from .schedule_commands import (
 )
 from .schedules import ScheduleRecord
 from .submission import NewRun, SubmitCommand
+from .webhook_commands import DeadWebhooks, DropWebhook, RedeliverWebhook
+from .webhooks import Webhook
 
 # Runs.
 
@@ -417,6 +419,9 @@ Command = (
     | ResumeSchedule
     | TriggerSchedule
     | DeleteSchedule
+    | DeadWebhooks
+    | RedeliverWebhook
+    | DropWebhook
     | Auth
 )
 
@@ -453,7 +458,8 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     (get_task); `tasks` and `total` (list_tasks); `node_runs` (node_runs). Workers: `workers` (list_workers);
     `worker` (register_worker, allocate_worker); `item` (poll_work, if there was work). Schedules: `schedule`
     (put_schedule, get_schedule, pause_schedule, resume_schedule); `schedules` (list_schedules); `run_id` and
-    `joined` (trigger_schedule).
+    `joined` (trigger_schedule). Webhooks: `webhooks` (dead_webhooks); `webhook` (redeliver_webhook,
+    drop_webhook).
 
     A large snapshot or a long list is sent in parts (see `parts`): several `ok` messages with the same `id`,
     of which all but the last have `more`.
@@ -492,6 +498,8 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     item: QueueItem | None = None
     schedule: ScheduleRecord | None = None
     schedules: list[ScheduleRecord] | None = None
+    webhook: Webhook | None = None
+    webhooks: list[Webhook] | None = None
     more: bool = False
 
 

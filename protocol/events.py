@@ -6,7 +6,7 @@ The journal sets `seq` and `at` when it commits a change; an actor that proposes
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -304,6 +304,17 @@ class ScheduleMissed(EventBase, frozen=True, gc=False, kw_only=True, tag="schedu
     next: tuple[float, ...] = ()
 
 
+class WebhookChanged(EventBase, frozen=True, gc=False, kw_only=True, tag="webhook_changed"):
+    """A webhook of a run is `dead` after `attempts` failed ones, the last with this `error`; or a caller
+    `redelivered` or `dropped` it. It is not an event of its run: the run may be long over."""
+
+    webhook: str
+    of_run: str
+    to: Literal["dead", "redelivered", "dropped"]
+    attempts: int = 0
+    error: str | None = None
+
+
 Event = (
     RunStateChanged
     | RunChanged
@@ -327,6 +338,7 @@ Event = (
     | ScheduleChanged
     | ScheduleFired
     | ScheduleMissed
+    | WebhookChanged
 )
 
 

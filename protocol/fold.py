@@ -35,7 +35,7 @@ from .events import (
     ScheduleMissed,
 )
 from .handles import Handles
-from .lanes import DEFAULT_RULES
+from .lanes import DEFAULT_RULES, LaneRules
 from .names import MAIN
 from .records import (
     KEPT_ENDED_RUNS,
@@ -281,6 +281,11 @@ class Projection:
 
     def _count_delayed(self, before: RunRecord | None, after: RunRecord) -> None:
         self._delayed += after.delayed - (before is not None and before.delayed)
+
+    def rules(self, lane: str) -> LaneRules:
+        """Return the rules of a lane."""
+        found = self._lanes.get(lane)
+        return DEFAULT_RULES if found is None else found.rules
 
     def snapshot(self) -> Snapshot:
         """Return the state as of `seq`. Copies dicts, but not the records in them, which never change."""

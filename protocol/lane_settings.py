@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from .errors import Invalid
 from .lanes import DEFAULT_RULES, NAMES, RATE, LaneRules, RatePer
 from .names import MAX_NAME, check_name
+from .notify import read_notify
 from .suggestions import suggestion
 from .validation import check_limit, check_seconds, check_text
 from .values import shown
@@ -79,7 +80,8 @@ def check_rules(
     age = None if age is None or math.isinf(age) else float(age)
     if age is not None and age > _LONGEST_AGE:
         raise Invalid(f"age {about} must be at most {_LONGEST_AGE:,.0f} seconds, or none (got {shown(age)})")
-    rules = replace(rules, age=age, weights=dict(rules.weights))
+    notify = None if rules.notify is None else read_notify(f"notify {about}", rules.notify)
+    rules = replace(rules, age=age, weights=dict(rules.weights), notify=notify)
     return DEFAULT_RULES if rules == DEFAULT_RULES else rules  # the object itself is omitted on the wire
 
 

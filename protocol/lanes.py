@@ -28,6 +28,7 @@ from typing import Any, Literal
 import msgspec
 
 from .names import MAX_NAME
+from .notify import Notify
 
 RatePer = Literal["lane", "key"]
 
@@ -52,6 +53,7 @@ class LaneRules(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaul
     that was submitted with a key has that key instead. `limit_per_key` bounds the executing runs of one key.
     `rate_per`: whether the lane has one bucket, or each key its own. `age` is `None` if waiting does not
     raise a run's priority. `priority` is that of runs for which neither the submission nor the job has one.
+    `notify` is where the events of its later runs are delivered.
     """
 
     fair_by: str | None = None
@@ -62,6 +64,7 @@ class LaneRules(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaul
     rate_per: RatePer = "lane"
     age: float | None = 60.0
     priority: int = 0
+    notify: Notify | None = None
 
     @property
     def interval(self) -> float:

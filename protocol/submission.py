@@ -18,6 +18,7 @@ from .delays import check_delay, unix_seconds
 from .errors import Invalid
 from .lane_settings import check_priority
 from .names import FLOW, check_name
+from .notify import Notify, plain_notify, read_notify
 from .records import RunRecord
 from .suggestions import suggestion
 from .validation import check_needs, check_seconds, check_tags, check_version
@@ -44,6 +45,7 @@ class SubmitKeywords(TypedDict, total=False):
     Without a `priority`, the run has that of its job, else that of its lane.
     `start_at` (Unix seconds, or an aware datetime) or `delay` makes a delayed run; with `reserve`, it holds
     its handle from the submission on.
+    `notify` is the URL to which the events of the run are delivered, or a mapping of `url` and `types`.
     """
 
     kind: str
@@ -61,6 +63,7 @@ class SubmitKeywords(TypedDict, total=False):
     delay: float | None
     reserve: bool
     tags: Mapping[str, str]
+    notify: str | Mapping[str, Any] | Notify | None
     on_wait: OnWait | None
 
 
@@ -100,6 +103,7 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     delay: float | None = None
     reserve: bool = False
     tags: Mapping[str, str] = {}
+    notify: str | Mapping[str, Any] | Notify | None = None
     on_wait: OnWait | None = None
 
     @property
@@ -131,6 +135,8 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
             check_delay(self.start_at, self.delay, reserve=self.reserve)
         if self.tags != {}:
             check_tags(self.tags)
+        if self.notify is not None:
+            read_notify("notify", self.notify)
         if self.on_wait is not None and not callable(self.on_wait):
             raise Invalid(f"on_wait must be callable (got {shown(self.on_wait)})")
 
@@ -167,6 +173,7 @@ class RunCommand(CommandBase, frozen=True, kw_only=True):
     delay: Seconds | None = None
     reserve: bool = False
     tags: dict[str, str] | None = None
+    notify: Notify | str | None = None
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -190,6 +197,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     delay: Seconds | None = None
     reserve: bool = False
     tags: dict[str, str] | None = None
+    notify: Notify | str | None = None
 
 
 class SubmitCommand(RunCommand, frozen=True, kw_only=True):
@@ -207,7 +215,7 @@ _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 def from_wire(command: RunCommand | NewRun) -> SubmitKeywords:
     """Return the options of a command, or of a run of a batch; the engine checks them."""
-    names = (*_UNCHANGED, "needs", "priority", "key", *_DELAY)
+    names = (*_UNCHANGED, "needs", "priority", "key", "notify", *_DELAY)
     options = {name: getattr(command, name, None) for name in names}
     options["tags"] = command.tags or {}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
@@ -232,6 +240,8 @@ def to_wire(options: SubmitOptions) -> dict[str, Any]:
         fields["reserve"] = options.reserve
     if options.tags:
         fields["tags"] = dict(options.tags)
+    if options.notify is not None:
+        fields["notify"] = plain_notify(read_notify("notify", options.notify))
     return fields
 
 

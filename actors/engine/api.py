@@ -66,6 +66,7 @@ from ..messages import (
 )
 from ..run.execution import LiveBodies, LiveBody
 from ..schedules.api import Schedules
+from ..webhooks.api import Webhooks
 from ..workers.api import Workers
 from .bulk import Search, for_each
 from .entry_point import Caller, EntryPoint
@@ -94,6 +95,7 @@ class Engine(Reads):
         settled: trio.Event,
         workers: Workers,
         flow_services: FlowServices,
+        webhooks: Webhooks,
         executors: Executors,
         ids: Callable[[], str],
         clock: Callable[[], float],
@@ -102,6 +104,7 @@ class Engine(Reads):
     ) -> None:
         self.flows = Flows(entry, flow_services, store, self)
         self.schedules = Schedules(entry, directory, journal, ids, clock, self)
+        self.webhooks = webhooks
         self.workers = workers
         self.executors = executors
         self._entry = entry
@@ -413,6 +416,8 @@ class Engine(Reads):
     async def set_lane(self, lane: str, /, *, by: str = "app", **rules: Any) -> LaneRules:
         """Change rules of a lane, the fields of `LaneRules`; the others stay. Returns its rules."""
         name = check_name("lane", lane_name(lane))
+        if rules.get("notify") is not None:
+            self._entry.subscriptions.check(rules["notify"])
         changed: LaneRules = await self._entry.ask(SetLane(name, rules, by, Reply()))
         return changed
 

@@ -22,6 +22,7 @@ from ...protocol.events import Event
 from ...protocol.fold import Projection
 from ...protocol.jobs import AnyJob
 from ...protocol.names import check_name, lane_name
+from ...protocol.notify import plain_notify, read_notify
 from ...protocol.parameters import plain_params
 from ...protocol.records import RunRecord
 from ...protocol.submission import WARN_AFTER, OnConflict, SubmitOptions
@@ -34,6 +35,7 @@ from ..journal.journal import Journal
 from ..journal.messages import Look, WatchEnd
 from ..messages import Accepted, FindRequest, Submission, Submit, SubmitMany
 from ..scheduling.supervisor import Supervisor
+from ..webhooks.subscribing import Subscriptions
 
 T = TypeVar("T")
 
@@ -73,7 +75,9 @@ class EntryPoint:
         ids: Callable[[], str],
         clock: Callable[[], float],
         max_value_bytes: int,
+        subscriptions: Subscriptions,
     ) -> None:
+        self.subscriptions = subscriptions
         self._jobs = jobs
         self._supervisor = supervisor
         self._journal = journal
@@ -169,6 +173,8 @@ class EntryPoint:
         plain = self._plain(job, options.params)
         if options.needs:
             _needs(job, options.needs)
+        if options.notify is not None:
+            self.subscriptions.check(options.notify)
         if job.special is not None:
             await job.special.prepare("", plain, self.ask)
         return plain
@@ -229,7 +235,8 @@ class EntryPoint:
     async def _prepare(self, special: Special, submission: Submission) -> None:
         """Let the engine's own job check the parameters, and add what is committed with the run."""
         prepared = await special.prepare(submission.id, submission.params, self.ask)
-        submission.params, submission.memos = prepared.params, prepared.memos
+        submission.params = prepared.params
+        submission.memos = (*submission.memos, *prepared.memos)
         submission.created_at = trio.current_time()  # it may have waited
 
     def _submission(self, options: SubmitOptions, caller: Caller, now: float) -> Submission:
@@ -285,6 +292,7 @@ class EntryPoint:
             submission.uncommon = {"not_before": not_before}
         if options.tags:
             submission.uncommon = {**(submission.uncommon or {}), "tags": check_tags(options.tags)}
+        submission.memos = self.subscriptions.of_run(id, lane, options.notify, self._clock)
         return submission
 
     def _not_before(self, job: Job, options: SubmitOptions) -> float | None:
@@ -363,6 +371,8 @@ def _fingerprint(options: SubmitOptions, lane: str, params: Any) -> str:
         others["reserve"] = options.reserve
     if options.tags:
         others["tags"] = check_tags(options.tags)
+    if options.notify is not None:
+        others["notify"] = plain_notify(read_notify("notify", options.notify))
     if others:
         payload += (others,)
     return hashlib.blake2b(msgspec.json.encode(payload, order="sorted"), digest_size=16).hexdigest()

@@ -26,6 +26,7 @@ from ...protocol.lane_settings import LaneConfig, LaneSettings, read_lane
 from ...protocol.names import check_name, lane_name
 from ...protocol.validation import check_limit, check_seconds
 from ...protocol.values import shown
+from ...protocol.webhooks import check_secret
 from ..executors.children import Children
 from ..executors.locating import locate
 from ..executors.spawning import check_supported, program
@@ -65,6 +66,8 @@ async def open_engine(
     push: Push | None = None,
     allow_scripts: bool = False,
     worker_networks: Sequence[str] | None = None,
+    webhook_secret: str | None = None,
+    webhook_networks: Sequence[str] | None = None,
     accept_store: bool = False,
     on_lease_lost: Literal["cancel", "exit"] = "cancel",
     executors: int | None = None,
@@ -92,6 +95,9 @@ async def open_engine(
     `worker_networks` lists the networks in which the engine calls workers; the default is loopback only. It
     does not apply to a custom `push`.
 
+    `webhook_secret` signs the webhooks that `notify` of a submission or a lane asks for. They are sent to
+    public addresses, and to those in `webhook_networks`; a custom `push` sends them, too.
+
     The engine refuses a store that is emptier or older than its lock file or `runs_dir` shows.
     `accept_store` opens such a store as it is.
 
@@ -112,6 +118,8 @@ async def open_engine(
     random = random or random_module.Random()
     if max_concurrent is not None:
         check_limit("max_concurrent", max_concurrent)
+    secret = check_secret(webhook_secret)
+    receivers = Networks(webhook_networks or (), setting="webhook_networks", public=True)
     opened = _open_store(store)
     lock = _executor_lock(opened, data_dir)
     run_files = _open_run_files(runs_dir, opened)
@@ -134,6 +142,8 @@ async def open_engine(
         push=push,
         allow_scripts=allow_scripts,
         networks=Networks(LOOPBACK if worker_networks is None else worker_networks),
+        webhook_secret=secret,
+        webhook_networks=receivers,
         suspends=suspends,
         exits_on_lease_lost=_exits(on_lease_lost),
         gathers=_in_threads(opened),

@@ -46,6 +46,9 @@ from ..run.execution import Execution, LiveBodies, LocalExecution
 from ..run.services import Services, Surroundings
 from ..schedules.actor import SchedulesActor
 from ..scheduling.supervisor import Supervisor
+from ..webhooks.api import Webhooks
+from ..webhooks.deliveries import MAX_ANSWER, Deliveries
+from ..webhooks.subscribing import Subscriptions
 from ..workers.api import Workers
 from ..workers.dispatch import Dispatch
 from ..workers.messages import End
@@ -104,6 +107,8 @@ class Runtime:
         push: Push | None,
         allow_scripts: bool,
         networks: Networks,
+        webhook_secret: bytes | None,
+        webhook_networks: Networks,
         suspends: Suspends | None,
         exits_on_lease_lost: bool,
         gathers: bool,
@@ -166,7 +171,14 @@ class Runtime:
         announced = AnnouncedJobs(jobs)
         self._declared = [job.schedule for job in jobs.all if job.schedule is not None]
         self._jobs = jobs = EngineJobs(jobs, flow_job.job(), announced)
-        entry = self._entry = EntryPoint(jobs, self._supervisor, self._journal, ids, clock, max_value_bytes)
+        subscriptions = Subscriptions(
+            webhook_networks,
+            signs=webhook_secret is not None,
+            notify_of=lambda lane: self._journal.look_now(lambda committed: committed.rules(lane).notify),
+        )
+        entry = self._entry = EntryPoint(
+            jobs, self._supervisor, self._journal, ids, clock, max_value_bytes, subscriptions
+        )
         self._asyncio_bodies = AsyncioBodies(self.interrupt)
         surroundings = Surroundings(files, self._asyncio_bodies)
         self._executors = ExecutorRegistry(
@@ -190,6 +202,13 @@ class Runtime:
             random.random,
         )
         self._http = HttpPush(networks)
+        self._hooks_http = HttpPush(webhook_networks, MAX_ANSWER)
+        self._deliveries = None
+        if webhook_secret is not None:
+            self._deliveries = Deliveries(
+                self._journal, store, push or self._hooks_http, webhook_secret, clock, random.random
+            )
+            self._journal.machine.wake_webhooks = self._deliveries.wake
         self._registry = Registry(self._journal, clock)
         self._queue = WorkQueue(ids)
         dispatch = Dispatch(entry, self._registry, self._queue, push or self._http)
@@ -215,6 +234,7 @@ class Runtime:
             self._settled,
             Workers(entry, self._registry, self._queue, clock, networks),
             flow_services,
+            Webhooks(entry, self._journal, store, clock, self._wake_webhooks),
             Executors(self._executors),
             ids,
             clock,
@@ -330,6 +350,7 @@ class Runtime:
         order.limits = {name: lane.limit for name, lane in lanes.items()}
         order.paused = {name for name, lane in lanes.items() if lane.paused}
         order.rules = {name: lane.rules for name, lane in lanes.items() if lane.rules != DEFAULT_RULES}
+        self._journal.machine.webhooks = dict(stored.webhooks)
         self._directory.add(supervisor)
         self._executors.restore(stored)
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
@@ -337,6 +358,10 @@ class Runtime:
             self._schedules.restore(stored.schedules, self._declared, self._ids)
             self._directory.add(self._schedules)
         await self._journal.look(lambda committed: committed.seq)
+
+    def _wake_webhooks(self) -> None:
+        if self._deliveries is not None:
+            self._deliveries.wake()
 
     def _recall(self, stored: StoredRun) -> Submission:
         return recall(stored, self._jobs, self._clock())
@@ -397,6 +422,8 @@ class Runtime:
             self._actors.start_soon(self._runs_dir.write)
         if self._pruning is not None:
             self._actors.start_soon(self._pruning.run)
+        if self._deliveries is not None:
+            self._actors.start_soon(self._deliveries.run)
 
     async def _shut_down(self) -> None:
         """Refuse new runs, let executing ones finish until the timeout, then suspend or cancel them, and wait
@@ -471,6 +498,7 @@ class Runtime:
                 await self._children.aclose()
             await self._asyncio_bodies.aclose()
             await self._http.aclose()
+            await self._hooks_http.aclose()
         finally:
             await self._store.close()
 

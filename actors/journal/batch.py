@@ -10,18 +10,30 @@ from collections.abc import Sequence
 from msgspec.structs import force_setattr
 
 from ...persistence.store import Batch, Memo, RunWrite
+from ...persistence.webhooks import WebhookAdded
 from ...protocol.events import Event, LaneChanged, RunEvent, RunProgress, RunStateChanged
 from ...protocol.fold import Projection, next_record
 from ...protocol.records import RunRecord
 from ...protocol.states import ENDED
+from ..webhooks.marking import Types, marks
 from .change import REPORTING, Change, Outcome, ProgressReport
+
+_NO_WEBHOOKS: Types = {}
 
 
 class DecidedBatch:
-    """A batch decided against the projection: its events, records, memos, and the outcome of each change."""
+    """A batch decided against the projection: its events, records, memos, and the outcome of each change.
+
+    `webhooks` are those of pending runs, and the batch's own `webhooks` those that it adds. `marks_webhooks`:
+    some have an event to deliver when the batch is committed.
+    """
 
     def __init__(
-        self, projection: Projection, now: float, changes: Sequence[Change | ProgressReport]
+        self,
+        projection: Projection,
+        now: float,
+        changes: Sequence[Change | ProgressReport],
+        webhooks: Types = _NO_WEBHOOKS,
     ) -> None:
         self._projection = projection
         self._now = now
@@ -34,11 +46,15 @@ class DecidedBatch:
         self.memos: list[Memo] = []
         self.ended: list[RunRecord] = []
         self.decided: list[tuple[Change, Outcome]] = []
+        self.webhooks: dict[str, frozenset[str]] = {}
         for change in changes:
             if isinstance(change, Change):
                 self.decided.append((change, self._decide(change)))
             else:
                 self._progress(change)
+        self.marks_webhooks = bool(self.webhooks)
+        if webhooks or self.webhooks:
+            self._mark({**webhooks, **self.webhooks} if self.webhooks else webhooks)
 
     @property
     def seq(self) -> int:
@@ -64,7 +80,20 @@ class DecidedBatch:
             run = self._add(event, change)
         if change.memos:
             self.memos.extend(change.memos)
+            if change.creates:
+                self._add_webhooks(change.memos)
         return Outcome(True, run, self._seq)
+
+    def _add_webhooks(self, memos: Sequence[Memo]) -> None:
+        for memo in memos:
+            if isinstance(memo, WebhookAdded):
+                run = memo.webhook.run
+                self.webhooks[run] = self.webhooks.get(run, frozenset()).union(memo.webhook.types)
+
+    def _mark(self, webhooks: Types) -> None:
+        marked = marks(self.events, {run.id for run in self.ended}, webhooks, self._now)
+        self.memos += marked
+        self.marks_webhooks = self.marks_webhooks or bool(marked)
 
     def _progress(self, report: ProgressReport) -> None:
         """Add the latest progress of a body, if its run is still executing this attempt."""

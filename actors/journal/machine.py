@@ -64,6 +64,10 @@ class JournalMachine:
         check_every: float,
     ) -> None:
         self.effects = Effects()
+        self.webhooks: dict[str, frozenset[str]] = {}
+        """The types of events that the webhooks of pending runs deliver, by run."""
+        self.wake_webhooks: Callable[[], None] = lambda: None
+        """Called when events to deliver are committed. It must be fast, and must not raise."""
         self.job: Write | AwaitStore | Check | None = None
         self.deadline = math.inf
         self._clock = clock
@@ -146,7 +150,7 @@ class JournalMachine:
         self._write(changes, later)
 
     def _write(self, changes: Changes, later: list[Any]) -> None:
-        batch = DecidedBatch(self.projection, self._clock(), changes)
+        batch = DecidedBatch(self.projection, self._clock(), changes, self.webhooks)
         if batch.writes:
             self._written = batch, changes, later
             self._start_job(Write(batch.to_commit()))
@@ -222,6 +226,8 @@ class JournalMachine:
         projection, tell = self.projection, self.effects.tell
         for event, record in zip(batch.events, batch.records, strict=True):
             projection.apply(event, record)
+        if batch.webhooks or self.webhooks:
+            self._follow_webhooks(batch)
         ended: list[Ended] = []
         for change, outcome in batch.decided:
             if not outcome.held:
@@ -258,6 +264,13 @@ class JournalMachine:
                 change.reply.set(change.answer)
         for message in later:
             self._answer(message)
+
+    def _follow_webhooks(self, batch: DecidedBatch) -> None:
+        self.webhooks |= batch.webhooks
+        for run in batch.ended:
+            self.webhooks.pop(run.id, None)
+        if batch.marks_webhooks:
+            self.wake_webhooks()
 
     def _answer(self, message: Any) -> None:
         kind = type(message)

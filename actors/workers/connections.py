@@ -40,8 +40,9 @@ _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM,
 class Connections:
     """See the module's docstring."""
 
-    def __init__(self, networks: Networks) -> None:
+    def __init__(self, networks: Networks, max_answer: int = MAX_ANSWER) -> None:
         self._network = CheckedNetwork(networks)
+        self._max_answer = max_answer
         self._tls: ssl.SSLContext | None = None  # created by the first call over TLS, because it is slow
         self._idle: dict[httpcore.AsyncHTTPConnection, httpcore.Origin] = {}  # the longest idle first
         self._by_origin: dict[bytes, list[httpcore.AsyncHTTPConnection]] = {}
@@ -88,7 +89,7 @@ class Connections:
                 network_backend=self._network,
             )
         try:
-            answer = await _read(await connection.handle_async_request(request))
+            answer = await _read(await connection.handle_async_request(request), self._max_answer)
         except BaseException:
             await _close(connection)
             raise
@@ -180,23 +181,24 @@ def _request(url: str, body: bytes, headers: dict[str, str], call: _Call) -> htt
         "User-Agent": "greenroom",
     }
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return httpcore.Request(
         "POST",
-        httpcore.URL(scheme=parts.scheme, host=parts.hostname or "", port=port, target=parts.path or "/"),
+        httpcore.URL(scheme=parts.scheme, host=parts.hostname or "", port=port, target=target),
         headers=list((every | headers).items()),
         content=_Body(body),
         extensions={"timeout": {"connect": _CONNECT_TIMEOUT}, "trace": call.trace},
     )
 
 
-async def _read(response: httpcore.Response) -> tuple[int, bytes]:
+async def _read(response: httpcore.Response, most: int) -> tuple[int, bytes]:
     stream: Any = response.stream
     refused = response.status != 200
-    limit = _MAX_ERROR_BODY if refused else MAX_ANSWER
+    limit = _MAX_ERROR_BODY if refused else most
     body = bytearray()
     try:
         if not refused:
-            _check_head(response)
+            _check_head(response, most)
         with trio.CancelScope() as enough:
             async for chunk in stream:
                 if len(body) <= limit:
@@ -207,22 +209,22 @@ async def _read(response: httpcore.Response) -> tuple[int, bytes]:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
             await stream.aclose()
     if len(body) > limit and not refused:
-        raise _too_large(f"more than {limit:,}")
+        raise _too_large(f"more than {limit:,}", limit)
     return response.status, bytes(body[:limit])
 
 
-def _check_head(response: httpcore.Response) -> None:
+def _check_head(response: httpcore.Response, most: int) -> None:
     headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
     size = headers.get(b"content-length", "0")
-    if size.isdecimal() and int(size) > MAX_ANSWER:
-        raise _too_large(f"{int(size):,}")
+    if size.isdecimal() and int(size) > most:
+        raise _too_large(f"{int(size):,}", most)
     encoding = headers.get(b"content-encoding", "identity")
     if encoding.lower() != "identity":
         raise PushFailed("bad_http", f"the response is encoded as {shown(encoding)}, which was not requested")
 
 
-def _too_large(size: str) -> PushFailed:
-    return PushFailed("too_large", f"the response has {size} bytes, more than the {MAX_ANSWER:,} allowed")
+def _too_large(size: str, most: int) -> PushFailed:
+    return PushFailed("too_large", f"the response has {size} bytes, more than the {most:,} allowed")
 
 
 def _lost(error: Exception) -> PushFailed:

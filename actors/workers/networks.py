@@ -47,12 +47,17 @@ _COMPATIBLE = IPv6Network("::/96")
 
 
 class Networks:
-    """The networks in which workers can be called."""
+    """The networks in which workers, or receivers of webhooks, can be called. `setting` is the name of the
+    setting that lists them. With `public`, all public addresses are also allowed."""
 
-    def __init__(self, networks: Iterable[str] = LOOPBACK) -> None:
+    def __init__(
+        self, networks: Iterable[str] = LOOPBACK, *, setting: str = "worker_networks", public: bool = False
+    ) -> None:
         if isinstance(networks, str):
-            raise Invalid(f'worker_networks must be a list of networks, as in ["{networks}"]', value=networks)
-        self._allowed = tuple(_network(text) for text in networks)
+            raise Invalid(f'{setting} must be a list of networks, as in ["{networks}"]', value=networks)
+        self._allowed = tuple(_network(text, setting) for text in networks)
+        self._setting = setting
+        self._public = public
 
     def refusal(self, address: str) -> str | None:
         """Why this IP address is not called; `None` if it is allowed."""
@@ -63,9 +68,12 @@ class Networks:
         never = _never(found)
         if never is not None or any(_plain(found) in network for network in self._allowed):
             return never
+        if self._public and all(carried.is_global for carried in _carried(found)):
+            return None
+        what = "not public, and in none" if self._public else "in none"
         return (
-            f"{address} is in none of the worker_networks ({self}): "
-            "add its network to worker_networks to allow calls to it"
+            f"{address} is {what} of the {self._setting} ({self}): "
+            f"add its network to {self._setting} to allow calls to it"
         )
 
     def __str__(self) -> str:
@@ -91,19 +99,19 @@ def _never(address: Address) -> str | None:
     return None
 
 
-def _network(text: object) -> Network:
+def _network(text: object, setting: str) -> Network:
     try:
         if not isinstance(text, str):
             raise ValueError
         network = ip_network(text)
     except ValueError:
         raise Invalid(
-            f"worker_networks: {shown(text)} is not a network: write it like 10.0.0.0/8 or fd00::/8",
+            f"{setting}: {shown(text)} is not a network: write it like 10.0.0.0/8 or fd00::/8",
             value=str(text),
         ) from None
     for refused, kind in _REFUSED.items():
         if network.version == refused.version and network.subnet_of(refused):  # type: ignore[arg-type]
-            raise Invalid(f"worker_networks: {text} is {kind}, which is never called", value=str(text))
+            raise Invalid(f"{setting}: {text} is {kind}, which is never called", value=str(text))
     return network
 
 

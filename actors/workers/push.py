@@ -28,19 +28,21 @@ class Push(Protocol):
 
 
 class HttpPush:
-    """Calls workers over real connections, only in the allowed networks. Opens nothing before the first call
-    and closes everything in `aclose`."""
+    """Calls workers and receivers of webhooks over real connections, only in the allowed networks. Opens
+    nothing before the first call and closes everything in `aclose`. With `max_answer`, responses have at most
+    this many bytes."""
 
-    def __init__(self, networks: Networks | None = None) -> None:
+    def __init__(self, networks: Networks | None = None, max_answer: int | None = None) -> None:
         self._networks = networks or Networks()
+        self._max_answer = max_answer
         self._connections: Connections | None = None
 
     async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
         """See `Push`."""
         if self._connections is None:
-            from .connections import Connections  # an engine without calls does not load the HTTP client
+            from .connections import MAX_ANSWER, Connections  # without calls, the HTTP client is not loaded
 
-            self._connections = Connections(self._networks)
+            self._connections = Connections(self._networks, self._max_answer or MAX_ANSWER)
         return await self._connections.post(url, body, headers)
 
     async def aclose(self) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from ...protocol.errors import Invalid
 from ...protocol.flow.records import WorkerKind
+from ...protocol.urls import url_fault
 from ...protocol.values import shown
-
-_MAX_URL = 2048
 
 
 def check_url(url: object, kind: WorkerKind) -> str:
@@ -31,27 +30,8 @@ def exec_url(url: str, service: str) -> str:
 
 
 def _fault(url: str) -> str | None:
-    if len(url) > _MAX_URL:
-        return f"has {len(url):,} characters, more than the {_MAX_URL:,} allowed"
-    if not (url.isascii() and url.isprintable()) or set(url) & set(' "<>\\^`{|}'):
-        return "contains characters that are not allowed in a URL"
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        return f"is not a URL ({error})"
-    if parts.scheme not in ("http", "https"):
-        return "does not begin with http:// or https://"
-    if not parts.hostname or not all(1 <= len(label) <= 63 for label in _labels(parts.hostname)):
-        return "has no valid host"
-    if port == 0:
-        return "has the port 0, which cannot be called"
-    if "@" in parts.netloc:
-        return "contains a user name or a password, which every client could read"
     if "?" in url or "#" in url:
-        return "has a query or a fragment; the service's path is appended to the URL"
-    return None
-
-
-def _labels(host: str) -> list[str]:
-    return ["ip"] if ":" in host else host.removesuffix(".").split(".")
+        return url_fault(url.partition("?")[0].partition("#")[0]) or (
+            "has a query or a fragment; the service's path is appended to the URL"
+        )
+    return url_fault(url)

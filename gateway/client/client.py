@@ -65,6 +65,7 @@ from .iterating import Iterating, converted, still_executing
 from .link import Link
 from .schedules import ClientSchedules
 from .ticket import ClientTicket
+from .webhooks import ClientWebhooks
 from .workers import ClientWorkers
 
 P = TypeVar("P")
@@ -86,6 +87,7 @@ class Client:
         self.workers = ClientWorkers(link)
         self.executors = ClientExecutors(link)
         self.schedules = ClientSchedules(link, self)
+        self.webhooks = ClientWebhooks(link)
         self.cluster = ClientCluster(link)
         self._link = link
         self._nursery = nursery

@@ -28,6 +28,7 @@ from ...protocol.run_filter import RunFilterKeywords
 from ...protocol.schedules import Missed, ScheduleRecord
 from ...protocol.submission import SubmitKeywords
 from ...protocol.validation import FilesFate
+from ...protocol.webhooks import Webhook
 
 if TYPE_CHECKING:
     from ...actors.engine.api import Engine
@@ -179,6 +180,16 @@ class RunSchedules(Protocol):
     async def delete(self, name: str) -> None: ...
 
 
+class RunWebhooks(Protocol):
+    """See `Webhooks`."""
+
+    async def dead(self, *, limit: int = 100, after: str | None = None) -> Sequence[Webhook]: ...
+
+    async def redeliver(self, webhook_id: str) -> Webhook: ...
+
+    async def drop(self, webhook_id: str) -> Webhook: ...
+
+
 class RunEngine(Protocol):
     """See `Engine`."""
 
@@ -193,6 +204,9 @@ class RunEngine(Protocol):
 
     @property
     def schedules(self) -> RunSchedules: ...
+
+    @property
+    def webhooks(self) -> RunWebhooks: ...
 
     @overload
     async def submit(

@@ -23,6 +23,7 @@ from ..stream.snapshots import View
 from .entries import Context, Entry, Fields, Http
 from .flows import FLOW_TABLE
 from .schedules import SCHEDULE_TABLE
+from .webhooks import WEBHOOK_TABLE
 
 if TYPE_CHECKING:
     from ..cluster.router import Router
@@ -327,6 +328,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(wire.StepDown, _ADMIN, _step_down, Http("POST", "/api/cluster/step-down")),
     *FLOW_TABLE,
     *SCHEDULE_TABLE,
+    *WEBHOOK_TABLE,
 )
 
 BY_TYPE: dict[type, Entry] = {entry.wire: entry for entry in TABLE}

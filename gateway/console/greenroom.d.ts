@@ -127,6 +127,8 @@ export class Client<State extends Projection | null = Projection> {
   readonly executors: Executors;
   /** Schedules: runs that the engine submits at due times. */
   readonly schedules: Schedules;
+  /** Dead webhooks, to which an event could not be delivered for a day. */
+  readonly webhooks: Webhooks;
   /** The cluster behind the gateway. Its methods fail with `conflict` if the server is not a node of one. */
   readonly cluster: Cluster;
   /** Whether the client is connected now: `connection.status === "connected"`. */
@@ -280,6 +282,16 @@ export interface Executors {
   drain(id: string): Promise<void>;
 }
 
+/** `Client.webhooks`. */
+export interface Webhooks {
+  /** Dead webhooks in the order of their ids, at most `limit` (100), after the id `after`. */
+  dead(options?: { limit?: number; after?: string | null }): Promise<Webhook[]>;
+  /** Deliver a dead webhook again, from the first event that was not delivered on. */
+  redeliver(id: string): Promise<Webhook>;
+  /** Delete a dead webhook: its events are not delivered. */
+  drop(id: string): Promise<Webhook>;
+}
+
 /** `Client.schedules`. */
 export interface Schedules {
   /** Create a schedule, or change the one of this name. */
@@ -340,6 +352,8 @@ export interface RunOptions {
   reserve?: boolean;
   /** At most 16 values by name, by which runs can be found. */
   tags?: Readonly<Record<string, string>>;
+  /** The URL to which events of the run are delivered, of these types (["run_state_changed"]). */
+  notify?: string | { url: string; types?: readonly string[] } | null;
   /** @deprecated Use `onConflict`. */
   on_conflict?: OnConflict;
   /** @deprecated Use `requestId`. */
@@ -369,6 +383,8 @@ export interface LaneOptions {
   age?: number | null;
   /** The priority of runs for which neither the submission nor the job has one (0). */
   priority?: number;
+  /** The URL to which events of later runs of the lane are delivered, of these types (["run_state_changed"]). */
+  notify?: string | { url: string; types?: readonly string[] } | null;
 }
 
 /** The options of `Client.submit`. */
@@ -848,6 +864,12 @@ export interface InterruptClosed {
   answer?: unknown;
 }
 
+/** The URL of a receiver, and the types of the events that it gets. */
+export interface Notify {
+  url: string;
+  types?: string[];
+}
+
 /**
  * How a lane chooses its next run; see the module's docstring.
  *
@@ -855,6 +877,7 @@ export interface InterruptClosed {
  * that was submitted with a key has that key instead. `limit_per_key` bounds the executing runs of one key.
  * `rate_per`: whether the lane has one bucket, or each key its own. `age` is `null` if waiting does not
  * raise a run's priority. `priority` is that of runs for which neither the submission nor the job has one.
+ * `notify` is where the events of its later runs are delivered.
  */
 export interface LaneRules {
   fair_by?: string;
@@ -865,6 +888,7 @@ export interface LaneRules {
   rate_per?: "key" | "lane";
   age?: number | null;
   priority?: number;
+  notify?: Notify;
 }
 
 /** A lane's limit, generation, pause or rules changed; all are the new values. */
@@ -1042,6 +1066,22 @@ export interface ScheduleMissed {
   count: number;
   until: number;
   next?: number[];
+}
+
+/**
+ * A webhook of a run is `dead` after `attempts` failed ones, the last with this `error`; or a caller
+ * `redelivered` or `dropped` it. It is not an event of its run: the run may be long over.
+ */
+export interface WebhookChanged {
+  type: "webhook_changed";
+  seq: number;
+  at: number;
+  by: string;
+  webhook: string;
+  of_run: string;
+  to: "dead" | "dropped" | "redelivered";
+  attempts?: number;
+  error?: string;
 }
 
 /** The engine as a whole. `executing` counts the slots in use, `queued` the queued runs. */
@@ -1319,6 +1359,24 @@ export interface BulkResult {
 }
 
 /**
+ * The delivery of one run's events to one URL.
+ *
+ * `delivered` is the seq up to which it is complete. `attempts` are the failed ones of the next event, since
+ * `failing_since`, and `error` is the last failure. `dead_at` is when the engine gave up.
+ */
+export interface Webhook {
+  id: string;
+  run: string;
+  url: string;
+  types: string[];
+  delivered?: number;
+  attempts?: number;
+  failing_since?: number;
+  error?: string;
+  dead_at?: number;
+}
+
+/**
  * The role of a token. A viewer reads; an operator also starts, cancels, answers and clears runs; an
  * admin also changes limits, resets and drains. A worker can only take and complete work. An executor can
  * only attach as an executor, which no other role permits.
@@ -1353,4 +1411,5 @@ export type GreenroomEvent =
   | LeaderChanged
   | ScheduleChanged
   | ScheduleFired
-  | ScheduleMissed;
+  | ScheduleMissed
+  | WebhookChanged;

@@ -565,8 +565,9 @@ const SUBMIT = [
   "delay",
   "reserve",
   "tags",
+  "notify",
 ];
-const RULES = ["fairBy", "weights", "limitPerKey", "rate", "burst", "ratePer", "age", "priority"];
+const RULES = ["fairBy", "weights", "limitPerKey", "rate", "burst", "ratePer", "age", "priority", "notify"];
 const JOINING = ["join", "coalesce"]; // a submission can join the run of another one
 const TIMEOUTS = ["queueTimeout", "runTimeout", "deadline", "warnAfter"];
 const SCHEDULE = [
@@ -711,7 +712,7 @@ const STARTS = new Set(["submit", "submit_many", "start_flow"]);
 const MOST_RUNS = 10_000; // of one batch
 const LISTS = [
   ...["submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"],
-  "schedules",
+  ...["schedules", "webhooks"],
 ];
 const UNAUTHORIZED = 4401;
 const LONGEST_TIMEOUT = 2 ** 31 - 1;
@@ -877,6 +878,19 @@ export class Client {
     delete: async (name) => {
       await this.#ask({ type: "delete_schedule", name });
     },
+  };
+
+  /** Dead webhooks, as `engine.webhooks` in Python. */
+  webhooks = {
+    /** Webhooks to which an event could not be delivered for a day, in the order of their ids. */
+    dead: async (options = {}) => {
+      const given = toWire("webhooks.dead", options, ["limit", "after"]);
+      return (await this.#ask({ ...given, type: "dead_webhooks" }, true)).webhooks;
+    },
+    /** Deliver a dead webhook again, from the first event that was not delivered on. */
+    redeliver: async (id) => (await this.#ask({ type: "redeliver_webhook", webhook_id: id })).webhook,
+    /** Delete a dead webhook: its events are not delivered. */
+    drop: async (id) => (await this.#ask({ type: "drop_webhook", webhook_id: id })).webhook,
   };
 
   /** The cluster behind the gateway. */

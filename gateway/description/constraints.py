@@ -21,6 +21,7 @@ from ...protocol.flow.records import WorkerKind
 from ...protocol.lane_settings import HIGHEST_PRIORITY, LOWEST_PRIORITY, MOST_WEIGHT
 from ...protocol.lanes import RatePer
 from ...protocol.names import MAX_NAME
+from ...protocol.notify import TYPES
 from ...protocol.schedule_commands import (
     DeleteSchedule,
     GetSchedule,
@@ -32,6 +33,7 @@ from ...protocol.schedule_commands import (
 from ...protocol.schedules import MAX_SCHEDULE_NAME, Missed
 from ...protocol.states import Status
 from ...protocol.submission import NewRun, OnConflict
+from ...protocol.urls import MAX_URL
 from ...protocol.validation import (
     HIGHEST_SEQ,
     HIGHEST_TIME,
@@ -42,6 +44,7 @@ from ...protocol.validation import (
     MAX_TAGS,
     FilesFate,
 )
+from ...protocol.webhook_commands import DeadWebhooks, DropWebhook, RedeliverWebhook
 from ..tasks.forms import STATUSES
 from ..tasks.input import (
     MAX_PAGE,
@@ -85,6 +88,26 @@ TAGS: Json = {
     "propertyNames": _TAG_NAME,
     "additionalProperties": {"type": "string", "maxLength": MAX_TAG_VALUE, "pattern": r"^[^\u0000]*$"},
     "description": "Values by name.",
+}
+NOTIFY_URL: Json = {
+    "type": "string",
+    "maxLength": MAX_URL,
+    "pattern": r"^https?://[A-Za-z][A-Za-z0-9]{0,62}(\.[A-Za-z][A-Za-z0-9]{0,62})*(/[A-Za-z0-9_.~/?=&%-]*)?$",
+}
+NOTIFY: Json = {
+    "anyOf": [
+        NOTIFY_URL,
+        {
+            "type": "object",
+            "properties": {
+                "url": NOTIFY_URL,
+                "types": {"type": "array", "minItems": 1, "items": {"enum": list(TYPES)}},
+            },
+            "required": ["url"],
+            "additionalProperties": False,
+        },
+    ],
+    "description": "Where events of the run are delivered, and their types.",
 }
 PAIRS: Json = {
     "type": "array",
@@ -151,6 +174,7 @@ _FIELDS: dict[str, Json] = {
     "message": VALUE,
     "priority": {"type": "integer", "minimum": LOWEST_PRIORITY, "maximum": HIGHEST_PRIORITY},
     "name": NAME,
+    "notify": NOTIFY,
     "needs": {"type": "array", "items": NAME, "maxItems": MAX_LABELS, "uniqueItems": True},
     "offset": LIMIT,
     "on_conflict": _words(*get_args(OnConflict)),
@@ -172,6 +196,7 @@ _FIELDS: dict[str, Json] = {
     "wait": {"type": "number", "minimum": 0, "maximum": LONGEST_POLL},
     "worker_id": TEXT,
 }
+_WEBHOOK: Json = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 _SCHEDULE: Json = {**NAME, "maxLength": MAX_SCHEDULE_NAME}
 _OF_VERSIONS: dict[str, Json] = {"status": _words("draft", "published")}
 _COUNT: Json = {"type": "integer", "minimum": 1, "maximum": 2**31 - 1}
@@ -183,6 +208,7 @@ _RULES: dict[str, Json] = {
     "burst": _COUNT,
     "rate_per": _words(*get_args(RatePer)),
     "age": {"type": ["number", "null"], "exclusiveMinimum": 0},
+    "notify": {"anyOf": [*NOTIFY["anyOf"], {"type": "null"}]},
 }
 _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
     wire.SubmitMany: {"runs": {"type": "array", "items": ref(NewRun.__name__), "maxItems": MAX_RUNS}},
@@ -213,6 +239,9 @@ _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
         "missed": _words(*get_args(Missed)),
         "missed_limit": {"type": "integer", "minimum": 1, "maximum": 1000},
     },
+    DeadWebhooks: {"after": _WEBHOOK},
+    RedeliverWebhook: {"webhook_id": _WEBHOOK},
+    DropWebhook: {"webhook_id": _WEBHOOK},
     **{
         command: {"name": _SCHEDULE}
         for command in (GetSchedule, PauseSchedule, ResumeSchedule, TriggerSchedule, DeleteSchedule)

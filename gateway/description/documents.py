@@ -17,6 +17,7 @@ import msgspec
 
 from ...protocol import commands as wire
 from ...protocol import schedule_commands as schedule_wire
+from ...protocol import webhook_commands as webhook_wire
 from ...protocol.batches import Submitted
 from ...protocol.codec import CODECS
 from ...protocol.commandbase import CommandBase
@@ -27,6 +28,7 @@ from ...protocol.flow.records import FlowTask, NodeRun, WorkerState
 from ...protocol.records import BulkResult, ClusterInfo, Counts, ExecutorInfo, LaneState, RunRecord, Snapshot
 from ...protocol.schedules import ScheduleRecord
 from ...protocol.submission import NewRun
+from ...protocol.webhooks import Webhook
 from ..commands.entries import Entry, Http
 from ..commands.table import TABLE
 from ..http.routes import paths
@@ -68,6 +70,7 @@ _SHOWN = (
     Submitted,
     FlowTask,
     NodeRun,
+    Webhook,
     WorkerState,
 )
 _LICENSE = {"name": "MIT", "identifier": "MIT"}
@@ -117,6 +120,9 @@ ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     schedule_wire.PauseSchedule: ("schedule",),
     schedule_wire.ResumeSchedule: ("schedule",),
     schedule_wire.TriggerSchedule: ("run_id", "joined"),
+    webhook_wire.DeadWebhooks: ("webhooks",),
+    webhook_wire.RedeliverWebhook: ("webhook",),
+    webhook_wire.DropWebhook: ("webhook",),
 }
 """The fields of the `ok` of a command, in addition to `id` and `seq`."""
 

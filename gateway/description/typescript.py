@@ -22,6 +22,7 @@ from ...protocol.events import Event
 from ...protocol.flow.records import FlowTask, NodeRun, QueueItem, WorkerState
 from ...protocol.records import BulkResult, ClusterInfo, ExecutorInfo, Snapshot
 from ...protocol.states import Status
+from ...protocol.webhooks import Webhook
 from ..auth.tokens import Role
 
 MARKER = "// Generated from the Python types; do not edit below this line.\n"
@@ -39,6 +40,7 @@ _ROOTS = (
     ExecutorInfo,
     ClusterInfo,
     BulkResult,
+    Webhook,
     Role,
 )
 _PLAIN: dict[type[inspect.Type], str] = {

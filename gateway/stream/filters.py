@@ -19,6 +19,7 @@ from ...protocol.events import (
     ScheduleChanged,
     ScheduleFired,
     ScheduleMissed,
+    WebhookChanged,
 )
 from ...protocol.names import FLOW
 from ...protocol.patterns import Patterns
@@ -27,6 +28,7 @@ from ..auth.scopes import Scope
 
 _OF_MACHINES = NodeWorkerChanged | ExecutorChanged | NodeChanged | LeaderChanged
 _OF_SCHEDULES = ScheduleChanged | ScheduleFired | ScheduleMissed
+_HIDDEN = _OF_MACHINES | _OF_SCHEDULES | WebhookChanged
 
 JobOf = Callable[[str], str | None]
 """The job of a run that is in the engine's memory."""
@@ -45,8 +47,8 @@ def check_filter(filter: Filter | None, most: int) -> None:
 class ScopedFilter(Filter, frozen=True):
     """A subscriber's filter, narrowed to the limits of its token. Handles and lanes can be patterns here.
 
-    It excludes workers, executors and nodes, because no handle, lane or job of a token contains them; and
-    schedules, which such a token lists by a command.
+    It excludes workers, executors and nodes, because no handle, lane or job of a token contains them;
+    schedules, which such a token lists by a command; and webhooks, which it cannot list.
     """
 
     jobs: Patterns | None = None
@@ -56,7 +58,7 @@ class ScopedFilter(Filter, frozen=True):
         return super().sees(run) and (self.jobs is None or run.job in self.jobs)
 
     def passes(self, event: Event) -> bool:
-        if not super().passes(event) or isinstance(event, _OF_MACHINES | _OF_SCHEDULES):
+        if not super().passes(event) or isinstance(event, _HIDDEN):
             return False
         if self.jobs is None:
             return True

@@ -55,6 +55,7 @@ class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
     workers: list[msgspec.Raw] | None = None
     executors: list[msgspec.Raw] | None = None
     schedules: list[msgspec.Raw] | None = None
+    webhooks: list[msgspec.Raw] | None = None
     more: bool = False
 
 
@@ -81,7 +82,7 @@ def snapshot_replies(
 LISTS = frozenset(
     {
         *("submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"),
-        "schedules",
+        *("schedules", "webhooks"),
     }
 )
 """The fields of replies that can be long lists."""

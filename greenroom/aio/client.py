@@ -11,7 +11,7 @@ import trio
 from ..actors.aio.methods import Facade, in_current_loop, iterating, method
 from ..actors.aio.portal import Portal
 from ..actors.channel import Result_co
-from ..gateway.client import client, cluster, connecting, executors, flows, schedules, workers
+from ..gateway.client import client, cluster, connecting, executors, flows, schedules, webhooks, workers
 from ..gateway.client import ticket as client_ticket
 from ..protocol.batches import RunKeywords, check_runs, with_on_wait
 from ..protocol.errors import GreenroomError
@@ -90,6 +90,14 @@ class ClientSchedules(Facade[schedules.ClientSchedules]):
     delete = method(schedules.ClientSchedules.delete)
 
 
+class ClientWebhooks(Facade[webhooks.ClientWebhooks]):
+    """The dead webhooks of the engine behind a gateway."""
+
+    dead = method(webhooks.ClientWebhooks.dead)
+    redeliver = method(webhooks.ClientWebhooks.redeliver)
+    drop = method(webhooks.ClientWebhooks.drop)
+
+
 class ClientCluster(Facade[cluster.ClientCluster]):
     """The cluster of a gateway."""
 
@@ -109,6 +117,7 @@ class Client(Facade[client.Client]):
         self.workers = ClientWorkers(original.workers, portal)
         self.executors = ClientExecutors(original.executors, portal)
         self.schedules = ClientSchedules(original.schedules, portal)
+        self.webhooks = ClientWebhooks(original.webhooks, portal)
         self.cluster = ClientCluster(original.cluster, portal)
 
     @property

@@ -15,6 +15,7 @@ from ..actors.engine.open import open_engine as open_engine_in_trio
 from ..actors.executors import api as executors_api
 from ..actors.flow import api as flow_api
 from ..actors.schedules import api as schedules_api
+from ..actors.webhooks import api as webhooks_api
 from ..actors.workers import api as workers_api
 from ..protocol.batches import RunKeywords, check_runs, with_on_wait
 from ..protocol.errors import GreenroomError
@@ -82,6 +83,14 @@ class Schedules(Facade[schedules_api.Schedules]):
     delete = method(schedules_api.Schedules.delete)
 
 
+class Webhooks(Facade[webhooks_api.Webhooks]):
+    """The dead webhooks of an engine."""
+
+    dead = method(webhooks_api.Webhooks.dead)
+    redeliver = method(webhooks_api.Webhooks.redeliver)
+    drop = method(webhooks_api.Webhooks.drop)
+
+
 class Workers(Facade[workers_api.Workers]):
     """The workers of an engine."""
 
@@ -106,6 +115,7 @@ class Engine(Facade[api.Engine]):
         self.workers = Workers(original.workers, portal)
         self.executors = Executors(original.executors, portal)
         self.schedules = Schedules(original.schedules, portal)
+        self.webhooks = Webhooks(original.webhooks, portal)
 
     @overload
     async def submit(

@@ -26,6 +26,7 @@ from ..actors.jobs import Jobs
 from ..commands.exits import Exit
 from ..config.clusters import read_secret
 from ..config.reading import Read
+from ..config.secrets import webhook_secret
 from ..executor.failures import ProcessEnding
 from ..garbage_collection import tuned_collector
 from ..gateway.auth.tokens import Caller, Role
@@ -213,6 +214,8 @@ class NodeServer:
             executor_ttl=settings.executor_ttl,
             allow_scripts=settings.allow_scripts,
             worker_networks=settings.worker_networks,
+            webhook_secret=webhook_secret(settings),
+            webhook_networks=settings.webhook_networks,
             on_lease_lost="exit",
             leadership=leadership,
         ) as engine:

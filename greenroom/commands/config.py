@@ -89,6 +89,8 @@ def _set(read: Read) -> Iterator[tuple[str, tuple[Any, str]]]:
             value = value.get(key) if isinstance(value, dict) else None
         if value is not None:
             shown = _without_passwords(value) if path == ("engine", "store") else value
+            if path == ("engine", "webhook_secret"):
+                shown = "(hidden)"
             yield ".".join(path), (shown, read.written.origin(path))
 
 

@@ -11,7 +11,10 @@ from ..protocol.lanes import LaneRules
 
 def described(rules: LaneRules, *, paused: bool = False) -> str:
     """The rules of a lane that are not the defaults, and whether it is paused."""
-    found = [f"{name}={_written(value)}" for name, value in to_builtins(rules).items()]
+    values = to_builtins(rules)
+    if rules.notify is not None:
+        values["notify"] = rules.notify.url
+    found = [f"{name}={_written(value)}" for name, value in values.items()]
     return ", ".join(["paused", *found] if paused else found)
 
 

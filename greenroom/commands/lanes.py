@@ -103,6 +103,7 @@ def resume(server: Server, lane: str) -> None:
     "--age", metavar="SECONDS", help="The wait that raises a run's priority by 1; `none` for never."
 )
 @click.option("--priority", type=int, metavar="N", help="The priority of runs without one of their own.")
+@click.option("--notify", metavar="URL", help="Deliver the changes of later runs here; `none` for nowhere.")
 @for_server
 def rules(server: Server, lane: str, weights: tuple[str, ...], **options: Any) -> None:
     """Show or change the rules by which a lane chooses its next run. Rules that are not given stay.
@@ -126,7 +127,7 @@ def rules(server: Server, lane: str, weights: tuple[str, ...], **options: Any) -
 
 
 def _rule(name: str, value: Any) -> Any:
-    if value == "none" and name in ("fair_by", "limit_per_key", "rate", "age"):
+    if value == "none" and name in ("fair_by", "limit_per_key", "rate", "age", "notify"):
         return None
     if name in ("limit_per_key", "age"):
         try:

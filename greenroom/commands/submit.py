@@ -79,6 +79,7 @@ _CONFLICTS: list[_Option] = [
         callback=tags_given,
         help="A tag, by which the run can be found; repeatable.",
     ),
+    click.option("--notify", metavar="URL", help="Deliver the changes of the run's state to this URL."),
 ]
 _REQUEST_ID: _Option = click.option(
     "--request-id", metavar="ID", help="Two submissions with the same id create one run."
@@ -126,6 +127,7 @@ def submit(
       greenroom submit mirror --handle alice --delay 10m
       greenroom submit mirror --handle alice --start-at 2026-12-01T08:00
       greenroom submit mirror --handle alice --tag customer=42 --tag env=test
+      greenroom submit mirror --handle alice --notify https://example.org/hooks
     """
     given = params_given(params, pairs)
 

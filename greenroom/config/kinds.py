@@ -21,6 +21,7 @@ from ..protocol.lane_settings import LaneSettings, read_lane
 from ..protocol.names import check_name, lane_name
 from ..protocol.structuring import Several
 from ..protocol.values import shown
+from ..protocol.webhooks import check_secret
 from .durations import duration
 
 _NONE = "none"
@@ -101,13 +102,26 @@ def _read_texts(value: Any) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _read_networks(value: Any) -> tuple[str, ...]:
-    texts = _read_texts(value) if value else ()
+def networks(setting: str) -> Kind:
+    """A list of networks."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        texts = _read_texts(value) if value else ()
+        try:
+            Networks(texts, setting=setting)
+        except GreenroomError as error:
+            raise ValueError(f"is not valid: {error.message}") from None
+        return texts
+
+    return Kind(read)
+
+
+def _read_secret(value: Any) -> str:
     try:
-        Networks(texts)
+        check_secret(value)
     except GreenroomError as error:
-        raise ValueError(f"is not valid: {error.message}") from None
-    return texts
+        raise ValueError(error.message.removeprefix("webhook_secret ")) from None
+    return str(value)
 
 
 def _read_jobs(value: Any) -> str:
@@ -213,7 +227,7 @@ RATE = Kind(_read_rate, _number)
 TEXT = Kind(_read_text)
 TRUTH = Kind(_read_truth, _truth)
 TEXTS = Kind(_read_texts)
-NETWORKS = Kind(_read_networks)
+SECRET = Kind(_read_secret)
 JOBS = Kind(_read_jobs)
 STORE = Kind(_read_store)
 LANES = Kind(_read_lanes)

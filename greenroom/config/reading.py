@@ -25,6 +25,7 @@ from . import kinds
 from .clusters import cluster_mistakes
 from .kinds import Kind
 from .mistakes import ConfigMistakes, Mistake
+from .secrets import webhook_secret
 from .settings import Config, EngineConfig
 from .sources import PREFIX, Path_, Unreadable, Written, find_file, read_file, variable_name, variables
 
@@ -45,7 +46,9 @@ _SPECIAL: dict[type, dict[str, Kind]] = {
         "keep_events": kinds.KEEP,
         "shutdown_timeout": kinds.TIME,
         "executors": kinds.whole(0),
-        "worker_networks": kinds.NETWORKS,
+        "worker_networks": kinds.networks("worker_networks"),
+        "webhook_secret": kinds.SECRET,
+        "webhook_networks": kinds.networks("webhook_networks"),
     },
     GatewayConfig: {"port": kinds.whole(0, 65_535)},
     Limits: {"rate": kinds.RATE},
@@ -140,6 +143,10 @@ def check_together(read: Read) -> Jobs | None:
             if "workers_without_token" in error.message:
                 name = "workers_without_token"
             wrong("gateway", name, f"is not valid: {error.message}")
+    try:
+        webhook_secret(read.config.engine)
+    except Invalid as error:
+        wrong("engine", "webhook_secret_file", error.message.removeprefix("engine.webhook_secret_file "))
     if read.config.cluster.enabled:
         for mistake in cluster_mistakes(read.config):
             wrong(*mistake)

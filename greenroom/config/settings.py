@@ -51,6 +51,12 @@ class EngineConfig:
     """Whether nodes of flows are allowed to start programs on the server's machine."""
     worker_networks: tuple[str, ...] | None = None
     """The networks in which workers can be called, such as `10.0.0.0/8`. Default: only the loopback."""
+    webhook_secret: str | None = None
+    """The secret with which webhooks are signed."""
+    webhook_secret_file: str | None = None
+    """The file with the secret with which webhooks are signed, instead of `webhook_secret`."""
+    webhook_networks: tuple[str, ...] | None = None
+    """The networks in which webhooks are delivered in addition to public addresses, such as `10.0.0.0/8`."""
 
 
 @attrs.frozen

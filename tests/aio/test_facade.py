@@ -15,6 +15,7 @@ from greenroom.actors.executors.api import Executors
 from greenroom.actors.flow.api import Flows
 from greenroom.actors.run.api import Run, RunFile
 from greenroom.actors.schedules.api import Schedules
+from greenroom.actors.webhooks.api import Webhooks
 from greenroom.actors.workers.api import Workers
 from greenroom.aio import client, engine
 from greenroom.gateway.client import Client, ClientTicket, interface
@@ -22,6 +23,7 @@ from greenroom.gateway.client.cluster import ClientCluster
 from greenroom.gateway.client.executors import ClientExecutors
 from greenroom.gateway.client.flows import ClientFlows
 from greenroom.gateway.client.schedules import ClientSchedules
+from greenroom.gateway.client.webhooks import ClientWebhooks
 from greenroom.gateway.client.workers import ClientWorkers
 
 FOR_THE_GATEWAY = {
@@ -41,12 +43,14 @@ PAIRS: list[tuple[type, type]] = [
     (Workers, engine.Workers),
     (Executors, engine.Executors),
     (Schedules, engine.Schedules),
+    (Webhooks, engine.Webhooks),
     (Client, client.Client),
     (ClientTicket, client.ClientTicket),
     (ClientFlows, client.ClientFlows),
     (ClientWorkers, client.ClientWorkers),
     (ClientExecutors, client.ClientExecutors),
     (ClientSchedules, client.ClientSchedules),
+    (ClientWebhooks, client.ClientWebhooks),
     (ClientCluster, client.ClientCluster),
     (Run, AsyncioRun),
     (RunFile, AsyncioFile),
@@ -82,9 +86,11 @@ def test_engine_and_client_have_every_name_of_their_common_interface():
         (interface.EngineWorkers, (engine.Workers, client.ClientWorkers)),
         (interface.EngineExecutors, (engine.Executors, client.ClientExecutors)),
         (interface.RunSchedules, (engine.Schedules, client.ClientSchedules)),
+        (interface.RunWebhooks, (engine.Webhooks, client.ClientWebhooks)),
     ):
         for facade in facades:
-            attributes = {*public(facade), "id", "joined", "flows", "workers", "executors", "schedules"}
+            parts = {"flows", "workers", "executors", "schedules", "webhooks"}
+            attributes = {*public(facade), "id", "joined", *parts}
             assert set(public(protocol)) <= attributes
 
 

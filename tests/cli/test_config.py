@@ -86,6 +86,8 @@ def test_every_setting_can_be_set_by_its_variable():
         "allowed_hosts": "a",
         "workers_without_token": "loopback",
         "worker_networks": "10.0.0.0/8, fd00::/8",
+        "webhook_networks": "10.0.0.0/8",
+        "webhook_secret": "a secret of this test",
         "format": "json",
         "level": "error",
     }

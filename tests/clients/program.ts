@@ -76,6 +76,8 @@ function subject(event: GreenroomEvent): string {
       return `${event.schedule} for ${event.at_planned.toFixed()}: ${event.run ?? event.refused ?? ""}`;
     case "schedule_missed":
       return `${event.schedule}: ${event.count.toFixed()} up to ${event.until.toFixed()}`;
+    case "webhook_changed":
+      return `${event.webhook} of ${event.of_run}: ${event.to}, ${event.attempts?.toFixed() ?? ""} ${event.error ?? ""}`;
     default: {
       const none: never = event; // the cases above are all types of events
       return none;

@@ -384,6 +384,19 @@ async def test_a_schedule_is_put_triggered_paused_and_deleted(engine: RunEngine)
 
 
 @on_each
+async def test_webhooks_that_are_not_dead_are_not_found(engine: RunEngine):
+    assert list(await engine.webhooks.dead(limit=10, after="0" * 32)) == []
+    for call in (engine.webhooks.redeliver, engine.webhooks.drop):
+        with pytest.raises(errors.NotFound, match="all of its events are delivered"):
+            await call("0" * 32)
+        with pytest.raises(errors.Invalid, match="must be the id of a webhook"):
+            await call("x")
+    for notify in ("https://example.org/", {"url": "https://example.org/", "types": ["run_log"]}):
+        with pytest.raises(errors.Invalid, match="notify requires a secret"):
+            await engine.submit("add", handle="alice", params={"a": 1}, notify=notify)
+
+
+@on_each
 async def test_a_handles_draft_is_used_without_parameters(engine: RunEngine):
     await engine.set_params("alice", {"a": 7})
     ticket = await engine.submit("add", handle="alice")

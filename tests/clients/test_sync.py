@@ -26,6 +26,7 @@ from greenroom.gateway.client.cluster import ClientCluster
 from greenroom.gateway.client.executors import ClientExecutors
 from greenroom.gateway.client.flows import ClientFlows
 from greenroom.gateway.client.schedules import ClientSchedules
+from greenroom.gateway.client.webhooks import ClientWebhooks
 from greenroom.gateway.client.workers import ClientWorkers
 
 PATIENCE = 30
@@ -103,6 +104,7 @@ def test_a_job_is_submitted_as_its_function_and_its_result_is_of_its_type(url: s
         (sync.Workers, ClientWorkers),
         (sync.Executors, ClientExecutors),
         (sync.Schedules, ClientSchedules),
+        (sync.Webhooks, ClientWebhooks),
         (sync.Cluster, ClientCluster),
     ],
 )

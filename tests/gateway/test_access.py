@@ -202,6 +202,9 @@ MAY = {
         "resume_schedule",
         "trigger_schedule",
         "delete_schedule",
+        "dead_webhooks",
+        "redeliver_webhook",
+        "drop_webhook",
     },
     "admin": {
         "set_concurrency",
@@ -223,6 +226,8 @@ FIELDS: dict[str, dict[str, Any]] = {
     "submit_many": {"runs": [{"job": "wait", "handle": "h", "params": {}}]},
     "inject": {"run_or_handle": "x", "message": 1},
     "answer": {"interrupt_id": "x", "data": 1},
+    "redeliver_webhook": {"webhook_id": "x"},
+    "drop_webhook": {"webhook_id": "x"},
     "set_params": {"handle": "h2", "params": 1},
     "set_concurrency": {"lane": "l", "n": 1},
     "pause_lane": {"lane": "l"},

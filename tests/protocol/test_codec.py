@@ -96,6 +96,7 @@ def test_the_types_of_events_are_those_of_the_design():
         "schedule_changed",
         "schedule_fired",
         "schedule_missed",
+        "webhook_changed",
     ]
 
 

@@ -34,6 +34,7 @@ NEW_TABLES = {
     "buckets",
     "run_tags",
     "schedules",
+    "webhooks",
 }
 
 

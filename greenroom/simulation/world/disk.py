@@ -20,10 +20,12 @@ from ...persistence.flows import FlowRunPage, StoredFlow
 from ...persistence.leasekeeping import Failed, Told
 from ...persistence.sqlstore import SqlStore
 from ...persistence.store import Batch, Checkpoint, Found, LeaseWatch, Retention, Store, Stored
+from ...persistence.webhooks import DueWebhook
 from ...protocol.errors import Conflict
 from ...protocol.events import Event, InterruptClosed
 from ...protocol.flow.records import NodeRun, VersionRow
 from ...protocol.records import RunRecord
+from ...protocol.webhooks import Webhook
 from ..rules.rules import Rules
 from .crash import cancelled
 from .disk_backend import Backend, SqliteBackend, Trouble, copied, copied_batch
@@ -291,6 +293,9 @@ class DiskStore:
     node_runs = _read(Store.node_runs, list[NodeRun])
     request_ids = _read(Store.request_ids, dict[str, str])
     runs_of_requests = _read(Store.runs_of_requests, set[str])
+    due_webhooks = _read(Store.due_webhooks, list[DueWebhook])
+    webhook = _read(Store.webhook, Webhook | None)
+    dead_webhooks = _read(Store.dead_webhooks, list[Webhook])
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         await self._reach()

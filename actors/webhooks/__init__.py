@@ -1,0 +1,1 @@
+"""Webhooks: which runs have them, and the delivery of their events."""

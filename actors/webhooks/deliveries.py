@@ -1,0 +1,176 @@
+"""The delivery of webhooks: a task that reads from the store what is due, and a few tasks that send it.
+
+All that waits is in the store; in memory are only the deliveries in flight. One receiver gets at most
+`_MOST_PER_RECEIVER` of them at a time, and one while it fails, so a slow receiver does not hold up others. A
+webhook is delivered by one task at a time, which records each delivered event before it sends the next.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+import trio
+from msgspec.structs import replace
+
+from ...persistence.store import Store
+from ...persistence.webhooks import DueWebhook, WebhookFailed, WebhookMemo, WebhookSettled
+from ...protocol.events import Event, WebhookChanged
+from ...protocol.webhooks import Webhook, after_failure, headers
+from ..channel import Reply
+from ..journal.change import Change
+from ..journal.journal import Journal
+from ..workers.push import Push, PushFailed
+
+logger = logging.getLogger("greenroom")
+
+MAX_ANSWER = 65_536
+"""Bytes that are read of a receiver's response."""
+
+_MOST = 16
+_MOST_PER_RECEIVER = 4
+_MOST_FAILING = 1000
+_PAGE = 8
+"""The number of events of a run after which other runs have their turn."""
+
+_TIMEOUT = 10.0
+_RECHECK = 30.0
+"""Seconds after which due times are compared with the wall clock again, which can be set."""
+_MAX_ERROR = 500
+
+
+class Deliveries:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        store: Store,
+        push: Push,
+        secret: bytes,
+        clock: Callable[[], float],
+        random: Callable[[], float],
+    ) -> None:
+        self._journal = journal
+        self._store = store
+        self._push = push
+        self._secret = secret
+        self._clock = clock
+        self._random = random
+        self._woken = trio.Event()
+        self._in_flight: dict[str, str] = {}  # the receivers of webhooks, by their ids
+        self._failing: dict[str, None] = {}  # receivers whose last delivery failed
+
+    def wake(self) -> None:
+        """Look for what is due: an event was committed that concerns a webhook, or a dead one is revived."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._woken = trio.Event()
+                wait = await self._start_due(nursery)
+                with trio.move_on_after(wait):
+                    await self._woken.wait()
+
+    async def _start_due(self, nursery: trio.Nursery) -> float:
+        """Start what is due, as far as there is room; returns the seconds until more is due."""
+        while len(self._in_flight) < _MOST:
+            busy = [receiver for receiver in set(self._in_flight.values()) if not self._has_room(receiver)]
+            ids = list(self._in_flight)
+            found = await self._journal.read(partial(self._store.due_webhooks, _MOST, sorted(busy), ids))
+            if not found:
+                break
+            now = self._clock()
+            for due in found:
+                if due.next_at > now:
+                    return min(due.next_at - now, _RECHECK)
+                if len(self._in_flight) < _MOST and self._has_room(due.receiver):
+                    self._in_flight[due.webhook.id] = due.receiver
+                    nursery.start_soon(self._deliver, due)
+        return math.inf
+
+    def _has_room(self, receiver: str) -> bool:
+        count = sum(each == receiver for each in self._in_flight.values())
+        return count < (1 if receiver in self._failing else _MOST_PER_RECEIVER)
+
+    async def _deliver(self, due: DueWebhook) -> None:
+        try:
+            await self._deliver_page(due)
+        finally:
+            del self._in_flight[due.webhook.id]
+            self.wake()
+
+    async def _deliver_page(self, due: DueWebhook) -> None:
+        webhook, settled = due.webhook, due.webhook.delivered
+        read = partial(self._store.history, webhook.run, webhook.delivered, _PAGE)
+        events = await self._journal.read(read)
+        for event in events:
+            if event.type not in webhook.types:
+                continue
+            error = await self._post(webhook.url, event)
+            if error is not None:
+                self._fails(due.receiver)
+                await self._failed(webhook, error)
+                return
+            self._failing.pop(due.receiver, None)
+            settled = event.seq
+            webhook = replace(webhook, attempts=0, failing_since=None)
+            await self._commit(WebhookSettled(webhook.id, settled, self._clock()))
+        reached = events[-1].seq if events else settled
+        if len(events) < _PAGE:
+            reached = max(reached, due.marked)
+        if reached > settled:
+            await self._commit(WebhookSettled(webhook.id, reached, self._clock()))
+
+    def _fails(self, receiver: str) -> None:
+        self._failing[receiver] = None
+        if len(self._failing) > _MOST_FAILING:
+            del self._failing[next(iter(self._failing))]
+
+    async def _post(self, url: str, event: Event) -> str | None:
+        """Send an event; returns why it was not delivered."""
+        body = msgspec.json.encode(event)
+        epoch = self._journal.look_now(lambda committed: committed.epoch)
+        signed = headers(self._secret, epoch, event.seq, self._clock(), body)
+        with trio.move_on_after(_TIMEOUT):
+            try:
+                status, _ = await self._push.post(url, body, signed)
+            except PushFailed as error:
+                # A response of status 200 that is too large: what it contains does not matter.
+                return None if error.code == "too_large" else error.message[:_MAX_ERROR]
+            return None if 200 <= status < 300 else f"the receiver responded with status {status}"
+        return f"the receiver did not respond within {_TIMEOUT:g} s"
+
+    async def _failed(self, webhook: Webhook, error: str) -> None:
+        now = self._clock()
+        outcome = after_failure(webhook, now, self._random())
+        memo = WebhookFailed(webhook.id, outcome.attempts, outcome.since, outcome.next_at, error, now)
+        if outcome.next_at is not None:
+            await self._commit(memo)
+            return
+        logger.warning(
+            "webhook %s of run %s is dead after %d failed attempts: %s",
+            webhook.id,
+            webhook.run,
+            outcome.attempts,
+            error,
+        )
+        dead = WebhookChanged(
+            seq=0,
+            at=0,
+            by="engine",
+            webhook=webhook.id,
+            of_run=webhook.run,
+            to="dead",
+            attempts=outcome.attempts,
+            error=error,
+        )
+        await self._commit(memo, dead)
+
+    async def _commit(self, memo: WebhookMemo, *events: Event) -> None:
+        await self._journal.ask(Change(events, memos=(memo,), reply=Reply()))

@@ -1,0 +1,112 @@
+"""`greenroom webhooks`: list, redeliver and drop dead webhooks."""
+
+from __future__ import annotations
+
+import click
+
+from ..gateway.client import Client
+from ..protocol.webhooks import Webhook
+from .connection import Server, for_server
+from .output import echo_json, moment, table
+
+_PAGE = 1000
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+@for_server
+def webhooks(server: Server, ctx: click.Context) -> None:
+    """List dead webhooks, to which an event could not be delivered for a day; redeliver or drop them.
+
+    \b
+    Examples:
+      greenroom webhooks
+      greenroom webhooks redeliver 5c0f3f0e7e3d4a1f9b1f6f2f8f9d7a10
+      greenroom webhooks redeliver --all
+      greenroom webhooks drop 5c0f3f0e7e3d4a1f9b1f6f2f8f9d7a10
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    found = server.ask(_all_dead)
+    if server.as_json:
+        for webhook in found:
+            echo_json(webhook)
+        return
+    table(
+        ("webhook", "run", "url", "attempts", "dead since", "error"),
+        (
+            (
+                webhook.id,
+                webhook.run,
+                webhook.url,
+                str(webhook.attempts),
+                moment(webhook.dead_at or 0.0),
+                webhook.error or "",
+            )
+            for webhook in found
+        ),
+    )
+
+
+@webhooks.command()
+@click.argument("ids", nargs=-1, metavar="[WEBHOOK]...")
+@click.option("--all", "all_", is_flag=True, help="All dead webhooks.")
+@for_server
+def redeliver(server: Server, ids: tuple[str, ...], all_: bool) -> None:
+    """Deliver dead webhooks again, from the first event that was not delivered on.
+
+    \b
+    Examples:
+      greenroom webhooks redeliver 5c0f3f0e7e3d4a1f9b1f6f2f8f9d7a10
+      greenroom webhooks redeliver --all
+    """
+    _check(ids, all_)
+
+    async def talk(client: Client) -> list[Webhook]:
+        chosen = [webhook.id for webhook in await _all_dead(client)] if all_ else ids
+        return [await client.webhooks.redeliver(id) for id in chosen]
+
+    _report(server, server.ask(talk), "is delivered again")
+
+
+@webhooks.command()
+@click.argument("ids", nargs=-1, metavar="[WEBHOOK]...")
+@click.option("--all", "all_", is_flag=True, help="All dead webhooks.")
+@for_server
+def drop(server: Server, ids: tuple[str, ...], all_: bool) -> None:
+    """Delete dead webhooks: their events are not delivered.
+
+    \b
+    Examples:
+      greenroom webhooks drop 5c0f3f0e7e3d4a1f9b1f6f2f8f9d7a10
+      greenroom webhooks drop --all
+    """
+    _check(ids, all_)
+
+    async def talk(client: Client) -> list[Webhook]:
+        chosen = [webhook.id for webhook in await _all_dead(client)] if all_ else ids
+        return [await client.webhooks.drop(id) for id in chosen]
+
+    _report(server, server.ask(talk), "is dropped")
+
+
+async def _all_dead(client: Client) -> list[Webhook]:
+    found: list[Webhook] = []
+    while True:
+        page = await client.webhooks.dead(limit=_PAGE, after=found[-1].id if found else None)
+        found += page
+        if len(page) < _PAGE:
+            return found
+
+
+def _check(ids: tuple[str, ...], all_: bool) -> None:
+    if bool(ids) == all_:
+        raise click.UsageError("name webhooks by their ids, or all dead ones with --all")
+
+
+def _report(server: Server, changed: list[Webhook], what: str) -> None:
+    for webhook in changed:
+        if server.as_json:
+            echo_json(webhook)
+        else:
+            click.echo(f"{webhook.id}: {what}.")

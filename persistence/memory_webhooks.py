@@ -1,0 +1,121 @@
+"""The webhooks of the `memory:` store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from ..protocol.webhooks import Webhook
+from .webhooks import (
+    DueWebhook,
+    DueWebhooks,
+    WebhookAdded,
+    WebhookFailed,
+    WebhookMemo,
+    WebhookRevived,
+    WebhookSettled,
+    WebhooksMarked,
+)
+
+
+class _Row(msgspec.Struct):
+    webhook: Webhook
+    receiver: str
+    next_at: float | None
+    marked: int = 0
+    ended: bool = False
+
+
+class WebhooksInMemory:
+    """See the module's docstring. It changes its rows as the statements in `writes.py` do."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, _Row] = {}
+        self._by_run: dict[str, list[str]] = {}
+
+    def types_of(self, runs: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Return the types of events that the webhooks of these runs deliver, by run."""
+        types: dict[str, frozenset[str]] = {}
+        for run in runs:
+            for id in self._by_run.get(run, ()):
+                types[run] = types.get(run, frozenset()).union(self._rows[id].webhook.types)
+        return types
+
+    def due(self, most: int, busy: Sequence[str], without: Sequence[str]) -> DueWebhooks:
+        """See `Store.due_webhooks`."""
+        found = [
+            DueWebhook(row.webhook, row.receiver, row.marked, row.next_at)
+            for id, row in self._rows.items()
+            if row.next_at is not None and row.receiver not in busy and id not in without
+        ]
+        return sorted(found, key=lambda due: due.next_at)[:most]
+
+    def get(self, id: str) -> Webhook | None:
+        """Return one webhook."""
+        row = self._rows.get(id)
+        return None if row is None else row.webhook
+
+    def dead(self, limit: int, after: str | None) -> list[Webhook]:
+        """Return dead webhooks, in the order of their ids, after an id."""
+        dead = (row.webhook for row in self._rows.values() if row.webhook.dead_at is not None)
+        later = (webhook for webhook in dead if webhook.id > (after or ""))
+        return sorted(later, key=lambda webhook: webhook.id)[:limit]
+
+    def has(self, run: str) -> bool:
+        """Whether a run has webhooks."""
+        return run in self._by_run
+
+    def keep(self, run: str) -> bool:
+        """Whether a webhook of the run, which is not dead, has events to deliver."""
+        return any(self._rows[id].webhook.dead_at is None for id in self._by_run.get(run, ()))
+
+    def forget(self, run: str) -> None:
+        """Remove the webhooks of a run."""
+        for id in self._by_run.pop(run, ()):
+            del self._rows[id]
+
+    def remember(self, memo: WebhookMemo) -> None:
+        """Store a change."""
+        if isinstance(memo, WebhookAdded):
+            self._rows[memo.webhook.id] = _Row(memo.webhook, memo.receiver, memo.at)
+            self._by_run.setdefault(memo.webhook.run, []).append(memo.webhook.id)
+        elif isinstance(memo, WebhooksMarked):
+            for id in self._by_run.get(memo.run, ()):
+                row = self._rows[id]
+                row.marked, row.ended = memo.seq, memo.ended
+                if row.next_at is None and row.webhook.dead_at is None:
+                    row.next_at = memo.at
+        elif memo.webhook in self._rows:
+            self._change(self._rows[memo.webhook], memo)
+
+    def _change(self, row: _Row, memo: WebhookMemo) -> None:
+        webhook = row.webhook
+        if isinstance(memo, WebhookSettled):
+            row.webhook = replace(webhook, delivered=memo.seq, attempts=0, failing_since=None, error=None)
+            row.next_at = memo.at if row.marked > memo.seq else None
+            if row.ended and row.next_at is None:
+                self._remove(webhook)
+        elif isinstance(memo, WebhookFailed):
+            row.next_at = memo.next_at
+            row.webhook = replace(
+                webhook,
+                attempts=memo.attempts,
+                failing_since=memo.since,
+                error=memo.error,
+                dead_at=memo.at if memo.next_at is None else None,
+            )
+        elif webhook.dead_at is not None:
+            if isinstance(memo, WebhookRevived):
+                row.webhook = replace(webhook, attempts=0, failing_since=None, dead_at=None)
+                row.next_at = memo.at
+            else:
+                self._remove(webhook)
+
+    def _remove(self, webhook: Webhook) -> None:
+        del self._rows[webhook.id]
+        others = self._by_run[webhook.run]
+        others.remove(webhook.id)
+        if not others:
+            del self._by_run[webhook.run]

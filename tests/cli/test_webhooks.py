@@ -1,0 +1,71 @@
+"""The command `webhooks` and `submit --notify`, at a real server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import trio
+from click.testing import Result
+
+from greenroom import Jobs, Run, open_engine
+from greenroom.actors.journal.change import Change
+from greenroom.cli import main
+from greenroom.gateway import GatewayConfig, open_gateway
+from greenroom.persistence.webhooks import WebhookFailed
+from greenroom.protocol.webhooks import webhook_id
+from tests.cli.runner import runner
+
+PATIENCE = 60.0
+URL = "https://hooks.example.org/"
+
+
+class Silent:
+    """A receiver that does not respond, so that the engine changes nothing during the test."""
+
+    async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        await trio.sleep_forever()
+        raise AssertionError
+
+
+async def greenroom(*arguments: str, code: int = 0) -> Result:
+    result = await trio.to_thread.run_sync(runner().invoke, main, arguments)
+    assert result.exit_code == code, result.output
+    return result
+
+
+async def test_dead_webhooks_are_listed_redelivered_and_dropped():
+    jobs = Jobs()
+
+    @jobs.job("quick")
+    async def quick(run: Run, params: dict[str, Any]) -> None:
+        pass
+
+    options: dict[str, Any] = {"webhook_secret": "a secret of this test", "push": Silent()}
+    with trio.fail_after(PATIENCE):
+        async with (
+            open_engine(jobs, "memory:", **options) as engine,
+            open_gateway(engine, GatewayConfig(port=0)) as gateway,
+        ):
+            at = ("--url", gateway.url)
+            given = ("submit", "quick", "--handle", "a", "--params", "{}", "--notify", URL)
+            run = (await greenroom(*given, *at)).stdout.strip()
+            dead = webhook_id(run, URL)
+            failed = WebhookFailed(dead, 9, 1.0, None, "gone", 2.0)
+            await engine._journal.ask(Change((), memos=(failed,)))
+
+            [line] = (await greenroom("webhooks", "--json", *at)).stdout.splitlines()
+            assert (json.loads(line)["id"], json.loads(line)["error"]) == (dead, "gone")
+            assert dead in (await greenroom("webhooks", *at)).stdout
+            assert "--all" in (await greenroom("webhooks", "drop", *at, code=2)).output
+            shown = await greenroom("webhooks", "redeliver", "--all", *at)
+            assert shown.stdout == f"{dead}: is delivered again.\n"
+            await engine._journal.ask(Change((), memos=(failed,)))
+            shown = await greenroom("webhooks", "drop", dead, *at)
+            assert shown.stdout == f"{dead}: is dropped.\n"
+            assert await engine.webhooks.dead() == []
+            rules = await greenroom("lanes", "rules", "images", "--notify", URL, *at)
+            assert f"notify={URL}" in rules.stdout
+            assert (
+                "notify" not in (await greenroom("lanes", "rules", "images", "--notify", "none", *at)).stdout
+            )
