@@ -59,6 +59,7 @@ class Submission(msgspec.Struct):
     due_at: float | None = None  # when a delayed run was due, in trio's time
     place: int | None = None  # set by the supervisor when the run enters its lane
     placed_at: float = 0.0  # trio's time when it got this place
+    traced_place: int | None = None  # the place whose wait in the queue has its span
     memos: tuple[Memo, ...] = ()  # committed together with its creation
     events: tuple[Event, ...] = ()  # the same, after its first event
     stored: StoredRun | None = None  # the stored state, after a restart

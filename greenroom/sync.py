@@ -8,6 +8,7 @@ next to a running asyncio loop. This module contains no other logic: every metho
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import math
 import os
@@ -150,20 +151,21 @@ class _Thread:
 
 
 class _Call(Generic[T]):
-    """A call in the thread; `done` is its outcome."""
+    """A call in the thread, in the context of the caller; `done` is its outcome."""
 
     def __init__(self, function: Callable[[], Awaitable[T]], thread: _Thread) -> None:
         self.done: Future[T] = Future()
         self._function = function
         self._thread = thread
         self._scope = trio.CancelScope()
+        self._context = contextvars.copy_context()
 
     def begin(self) -> None:
         """Start the call. Runs in the thread."""
         if self._thread.calls is None:
             self.done.set_exception(_closed_error())
         else:
-            self._thread.calls.start_soon(self._act)
+            self._context.run(self._thread.calls.start_soon, self._act)
 
     def cancel(self) -> None:
         """Cancel the call, unless it has ended."""

@@ -20,6 +20,7 @@ from ..protocol.records import ExecutorState, RunRecord
 from ..protocol.run_filter import RunFilter
 from ..protocol.schedules import ScheduleRecord
 from ..protocol.states import Status
+from ..protocol.tracecontext import TraceContext
 from ..protocol.webhooks import Webhook
 from .flows import FlowMemo, FlowRunPage, FlowRunQuery, StoredFlow, WorkerRow
 from .webhooks import DueWebhooks, WebhookMemo
@@ -48,6 +49,8 @@ class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Whether a suspended run waits without a body, which cannot have caused the death of a process."""
     announced: JobTerms | None = None
     """The job as an executor has announced it, if the engine itself does not have it."""
+    trace: TraceContext | None = None
+    """The trace that the run belongs to."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, gc=False):

@@ -359,7 +359,8 @@ class Message(_Wire, frozen=True, tag="message"):
 class Execute(_Wire, frozen=True, kw_only=True, tag="execute"):
     """Execute a body. `checkpoint` is the value from which it resumes; `interrupts` and `calls` are the
     counts that were saved with it. `again`: the run can have had another body, whose unfinished files in the
-    data folder must be deleted first. Messages that wait for the body follow as `message`."""
+    data folder must be deleted first. Messages that wait for the body follow as `message`. `traceparent` and
+    `tracestate` are the trace of the run, as the headers of W3C Trace Context have it."""
 
     run: str
     fence: int
@@ -373,6 +374,8 @@ class Execute(_Wire, frozen=True, kw_only=True, tag="execute"):
     interrupts: int = 0
     calls: int = 0
     again: bool = False
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 class Answered(_Wire, frozen=True, kw_only=True, tag="answered"):
@@ -424,13 +427,16 @@ class DeleteFiles(_Wire, frozen=True, tag="delete_files"):
 
 
 class CallFunction(_Wire, frozen=True, tag="call_function"):
-    """Call a function that is registered for nodes of flows."""
+    """Call a function that is registered for nodes of flows. `traceparent` and `tracestate` are as in
+    `execute`."""
 
     id: int
     run: str
     name: str
     input: Any
     params: dict[str, Any] = {}
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 class CancelFunction(_Wire, frozen=True, tag="cancel_function"):

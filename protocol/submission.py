@@ -46,6 +46,7 @@ class SubmitKeywords(TypedDict, total=False):
     `start_at` (Unix seconds, or an aware datetime) or `delay` makes a delayed run; with `reserve`, it holds
     its handle from the submission on.
     `notify` is the URL to which the events of the run are delivered, or a mapping of `url` and `types`.
+    `traceparent` and `tracestate` are the headers of W3C Trace Context; a value that is not valid is ignored.
     """
 
     kind: str
@@ -64,6 +65,8 @@ class SubmitKeywords(TypedDict, total=False):
     reserve: bool
     tags: Mapping[str, str]
     notify: str | Mapping[str, Any] | Notify | None
+    traceparent: str | None
+    tracestate: str | None
     on_wait: OnWait | None
 
 
@@ -104,6 +107,8 @@ class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
     reserve: bool = False
     tags: Mapping[str, str] = {}
     notify: str | Mapping[str, Any] | Notify | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
     on_wait: OnWait | None = None
 
     @property
@@ -198,16 +203,22 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reserve: bool = False
     tags: dict[str, str] | None = None
     notify: Notify | str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 class SubmitCommand(RunCommand, frozen=True, kw_only=True):
     """The fields of every command that submits a run."""
 
     request_id: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 _UNCHANGED = ("kind", "lane", "on_conflict", "request_id")
 _DELAY = ("start_at", "delay", "reserve")
+TRACE = ("traceparent", "tracestate")
+"""The headers of W3C Trace Context, and the options of their names."""
 _KEPT_IF_SET = ("tags", "priority", "key")
 """Options that few runs have, and that `rerun` keeps."""
 _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
@@ -215,7 +226,7 @@ _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 
 def from_wire(command: RunCommand | NewRun) -> SubmitKeywords:
     """Return the options of a command, or of a run of a batch; the engine checks them."""
-    names = (*_UNCHANGED, "needs", "priority", "key", "notify", *_DELAY)
+    names = (*_UNCHANGED, "needs", "priority", "key", "notify", *_DELAY, *TRACE)
     options = {name: getattr(command, name, None) for name in names}
     options["tags"] = command.tags or {}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
@@ -242,6 +253,7 @@ def to_wire(options: SubmitOptions) -> dict[str, Any]:
         fields["tags"] = dict(options.tags)
     if options.notify is not None:
         fields["notify"] = plain_notify(read_notify("notify", options.notify))
+    fields |= {name: value for name in TRACE if (value := getattr(options, name)) is not None}
     return fields
 
 
@@ -275,6 +287,11 @@ def to_stored(options: SubmitOptions) -> dict[str, Any]:
         raise Invalid(
             "start_at, delay and reserve cannot be set for a schedule, whose runs start at its times: remove "
             "them"
+        )
+    if options.traceparent is not None or options.tracestate is not None:
+        raise Invalid(
+            "traceparent and tracestate cannot be set for a schedule, whose runs begin their own traces: "
+            "remove them"
         )
     options.check()
     fields = to_wire(options)

@@ -36,6 +36,7 @@ from ...protocol.validation import (
     check_text,
 )
 from ...protocol.values import json_value, shown
+from .. import tracing
 from ..actor import Directory
 from ..channel import Reply
 from ..executors.api import Executors
@@ -152,7 +153,7 @@ class Engine(Reads):
         """Submit a run of a job, given by name or as its function. Returns when the run is committed."""
         check_keywords("submit", options)
         name = self._entry.name_of(job)
-        submitted = SubmitOptions(job=name, handle=handle, params=params, **options)
+        submitted = SubmitOptions(job=name, handle=handle, params=params, **tracing.carry(options))
         accepted, ended = await self._entry.submit(submitted, Caller(by))
         return Ticket(accepted.run, accepted.joined, ended, self, typed_job(job))
 
@@ -202,7 +203,7 @@ class Engine(Reads):
 
     def _options(self, run: RunKeywords) -> SubmitOptions:
         try:
-            options = SubmitOptions(**cast(dict[str, Any], run))
+            options = SubmitOptions(**cast(dict[str, Any], tracing.carry(run)))
         except TypeError:  # it has other fields than a submission: this check names them
             check_run(run)
             raise

@@ -36,6 +36,7 @@ from ..journal.messages import Look, WatchEnd
 from ..messages import Accepted, FindRequest, Submission, Submit, SubmitMany
 from ..scheduling.supervisor import Supervisor
 from ..webhooks.subscribing import Subscriptions
+from .submit_traces import all_traced, begin_trace, traced
 
 T = TypeVar("T")
 
@@ -191,7 +192,9 @@ class EntryPoint:
         if together is not None:
             submission.events, more = together(submission.id)
             submission.memos += more
-        accepted: Accepted = await self.ask(Submit(submission, options.on_conflict, Reply()))
+        submit = Submit(submission, options.on_conflict, Reply())
+        span = begin_trace(submission, options)
+        accepted: Accepted = await (self.ask(submit) if span is None else traced(span, self.ask(submit)))
         return accepted, accepted.ended or submission.ended
 
     async def submit_many(
@@ -212,6 +215,7 @@ class EntryPoint:
         now = trio.current_time()
         submissions: list[Submission] = []
         on_conflicts: list[OnConflict] = []
+        given: list[SubmitOptions] = []
         for index, run in enumerate(runs):
             try:
                 options = options_of(run)
@@ -224,13 +228,15 @@ class EntryPoint:
                     await self._prepare(submission.job.special, submission)
                 submissions.append(submission)
                 on_conflicts.append(options.on_conflict)
+                given.append(options)
             except GreenroomError as error:
                 refusals.add(index, error)
         if not submissions:
             await trio.lowlevel.checkpoint()
             return refusals.merged([])
         message = SubmitMany(submissions, on_conflicts, all_or_nothing, Reply())
-        return refusals.merged(await self.ask(message))
+        spans = [begin_trace(*pair) for pair in zip(submissions, given, strict=True)]
+        return refusals.merged(await all_traced(spans, self.ask(message)))
 
     async def _prepare(self, special: Special, submission: Submission) -> None:
         """Let the engine's own job check the parameters, and add what is committed with the run."""

@@ -175,6 +175,8 @@ def recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
         begun=record.status is not Status.QUEUED,
         committed=True,
     )
+    if submission.begun:
+        submission.traced_place = submission.place
     if record.not_before is not None:
         _restore_delay(submission, record, now, wall_now)
     return submission

@@ -22,6 +22,7 @@ from ...protocol.events import Event, LeaderChanged
 from ...protocol.fold import Projection
 from ...protocol.lane_settings import LaneConfig
 from ...protocol.lanes import DEFAULT_RULES
+from .. import tracing
 from ..actor import Actor, Directory
 from ..aio.bodies import AsyncioBodies
 from ..alarms import Alarms
@@ -541,6 +542,8 @@ class Runtime:
             self.interrupt(error)
 
     def _spawn_body(self, execution: Execution) -> None:
+        if tracing.in_use():
+            self._trace_wait(execution)
         if not isinstance(execution, LocalExecution):
             assert isinstance(execution, RemoteExecution), "there are two kinds of executions"
             if not execution.continues:
@@ -551,6 +554,26 @@ class Runtime:
         if self.failure is not None:
             execution.close("engine has stopped")
         self._bodies.start_soon(execution, self._live_bodies, name=f"body of run {execution.id}")
+
+    def _trace_wait(self, execution: Execution) -> None:
+        """Make the span of the wait in the queue that this body ends, if the run is traced."""
+        submission = self._supervisor.submission(execution.id)
+        if submission is None or submission.terms.trace is None:
+            return
+        if submission.place == submission.traced_place:
+            return  # it continues: this is not the first body with that place
+        since = submission.waits_since if submission.traced_place is None else submission.placed_at
+        submission.traced_place = submission.place
+        tracing.record(
+            f"wait {submission.job.name}",
+            submission.terms.trace,
+            trio.current_time() - since,
+            run=submission.id,
+            handle=submission.handle,
+            lane=submission.lane,
+            job=submission.job.name,
+            attempt=execution.attempt,
+        )
 
     # Actors that the directory starts on demand.
 

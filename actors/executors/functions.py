@@ -16,6 +16,7 @@ import msgspec
 import trio
 
 from ...protocol import executors as wire
+from ...protocol.tracecontext import TraceContext
 from .peer import Peer
 
 logger = logging.getLogger("greenroom")
@@ -64,13 +65,16 @@ class FunctionCalls:
         run: str,
         recovered: bool,
         waits: Callable[[str], None],
+        trace: TraceContext | None = None,
     ) -> Any:
         """Call a function. `recovered`: the run began before the engine. `waits` is called with the reason if
-        the call waits for an executor. A cancelled call ends when the function has ended."""
+        the call waits for an executor. `trace` is the trace of the run. A cancelled call ends when the
+        function has ended."""
         peer = await self._choose(name, run, recovered, waits)
         id = next(self._ids)
         call = self._calls[id] = _Call(peer, trio.Event())
-        peer.send(wire.CallFunction(id, run, name, input, params))
+        parent, state = (None, None) if trace is None else (trace.parent, trace.state)
+        peer.send(wire.CallFunction(id, run, name, input, params, parent, state))
         try:
             await call.ended.wait()
         except trio.Cancelled:

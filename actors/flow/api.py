@@ -25,6 +25,7 @@ from ...protocol.validation import (
     check_version_status,
 )
 from ...protocol.values import shown
+from .. import tracing
 from ..channel import Reply
 from ..engine.entry_point import EntryPoint
 from ..engine.ticket import Ticket
@@ -195,7 +196,7 @@ class Flows:
         """Submit a run of a flow, given by name or id. Without a handle, the run gets its own: `task:` and
         its id."""
         return await self._engine.submit_options(
-            flow_options(flow, version, params, handle, **options), by=by
+            flow_options(flow, version, params, handle, **tracing.carry(options)), by=by
         )
 
     async def task(self, run_id: str) -> FlowTask:

@@ -15,7 +15,9 @@ import trio
 
 from ...protocol.errors import GreenroomError
 from ...protocol.flow.model import Script
+from ...protocol.tracecontext import TraceContext, trace_context
 from ...protocol.values import json_value
+from .. import tracing
 from ..executors.functions import FunctionFailed
 from ..functions import call_function
 from ..run.failures import error_text
@@ -103,6 +105,7 @@ async def _call_service(
         input=call.input,
         params=call.params,
         timeout=default if timeout_ms is None else timeout_ms / 1000,
+        trace=_trace_of(context),
     )
     dispatch = context.walk.services.dispatch
     try:
@@ -125,6 +128,11 @@ async def _call_service(
         if worked.worker is not None:
             done.assigned_to(worked.worker, worked.worker_url or "")
         done.output, done.outcome = worked.result, worked
+
+
+def _trace_of(context: NodeContext[Any]) -> TraceContext | None:
+    order = context.walk.body.order
+    return trace_context(order.traceparent, order.tracestate)
 
 
 async def _in_time(
@@ -173,6 +181,7 @@ async def _call_function(context: NodeContext[Any], call: FunctionCall) -> Any:
         run=walk.body.id,
         recovered=walk.host.recovered,
         waits=partial(walk.log_wait, context),
+        trace=tracing.current() or _trace_of(context),
     )
 
 

@@ -22,6 +22,7 @@ from ...protocol.flow.model import DEFAULT_ACTION, ERROR_ACTION, Edge, Foreach, 
 from ...protocol.flow.paths import Scope, parse_target
 from ...protocol.flow.records import NodeRun
 from ...protocol.values import copied, shown
+from .. import tracing
 from ..run.context import Body
 from ..run.failures import Failure
 from ..run.local_host import local_host
@@ -107,7 +108,7 @@ class Walk:
                 node, given = execs[key].of(node), {**params, **execs[key].params}
             context = NodeContext(self, frame, key, node, given, level)
             try:
-                done = await KINDS[type(context.node)](context)
+                done = await _in_span(context)
             except TooLarge as error:
                 await self._fail_too_large(context, context.ok(), error)
             if isinstance(done, Pause):
@@ -315,6 +316,25 @@ class Walk:
             levels.append(frame.shared)
             frame = None if frame.curr is None else nested(frame.shared, frame.curr)
         return levels
+
+
+async def _in_span(context: NodeContext[Any]) -> Done | Pause:
+    """Execute a node, in a span of its own if the body has one."""
+    node = context.node
+    span = tracing.start_below_current(
+        f"node {context.path}", "internal", node=context.path, kind=node.kind, visit=context.number
+    )
+    if span is None:
+        return await KINDS[type(node)](context)
+    with span:
+        done = await KINDS[type(node)](context)
+        if isinstance(done, Pause):
+            span.set(outcome="paused")
+            return done
+        span.set(outcome=done.status, attempt=done.attempt, worker=done.worker)
+        if done.status != "ok":
+            span.fail(done.error or done.status)
+        return done
 
 
 def _next(graph: Graph, context: NodeContext[Any], done: Done) -> tuple[str, Edge | None]:

@@ -34,6 +34,7 @@ from ...protocol.results import raise_unless_succeeded
 from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords
 from ...protocol.validation import check_seconds
 from ...protocol.values import copied
+from .. import tracing
 from .context import Body
 
 P = TypeVar("P")
@@ -268,7 +269,7 @@ class Run:
         check_keywords("call", options)
         options.setdefault("on_conflict", "queue")
         name = self._body.host.name_of(job)
-        child = SubmitOptions(job=name, handle=handle, params=params, **options)
+        child = SubmitOptions(job=name, handle=handle, params=params, **tracing.carry(options))
         position = self._body.calls.begin()
         completed = True
         try:

@@ -16,6 +16,8 @@ import msgspec
 import trio
 
 from ...protocol.parameters import convert_params
+from ...protocol.tracecontext import trace_context
+from .. import tracing
 from ..jobs import Job
 from .api import Run
 from .blocking import BlockingRun
@@ -246,11 +248,8 @@ class LocalExecution(Execution):
                 if living.may_begin is not None:
                     await living.may_begin()
                 living.begin(self)
-                value = await self._execute()
-                if isinstance(value, Pause):
-                    outcome = value
-                else:
-                    outcome = Returned(self.body.as_result(value), self.body.saw_cancel_request)
+                span = _span_of(self.body)
+                outcome = await (self._complete() if span is None else self._complete_in(span))
         except Exception as error:
             outcome = Raised(error)
         except BaseException as error:
@@ -268,6 +267,23 @@ class LocalExecution(Execution):
         if self._job.params_type is not None:
             convert_params(self._params, self._job.params_type)
 
+    async def _complete(self) -> Returned | Pause:
+        value = await self._execute()
+        if isinstance(value, Pause):
+            return value
+        return Returned(self.body.as_result(value), self.body.saw_cancel_request)
+
+    async def _complete_in(self, span: tracing.Span) -> Returned | Pause:
+        """The same, while the span is the current one."""
+        with span:
+            try:
+                outcome = await self._complete()
+            except BaseException as error:
+                span.set(outcome="failed" if isinstance(error, Exception) else "cancelled")
+                raise
+            span.set(outcome="paused" if isinstance(outcome, Pause) else "succeeded")
+            return outcome
+
     @trio.lowlevel.disable_ki_protection
     async def _execute(self) -> Any:
         job, run = self._job, Run(self.body)
@@ -284,6 +300,22 @@ class LocalExecution(Execution):
 
 _UNLIMITED = trio.CapacityLimiter(math.inf)
 """Slots limit how many bodies execute; an additional limit on threads could only cause deadlocks."""
+
+
+def _span_of(body: Body) -> tracing.Span | None:
+    order = body.order
+    if order.traceparent is None and not tracing.in_use():
+        return None
+    return tracing.start_around_code(
+        f"execute {order.job}",
+        "consumer",
+        trace_context(order.traceparent, order.tracestate),
+        run=order.run,
+        handle=order.handle,
+        lane=order.lane,
+        job=order.job,
+        attempt=order.attempt,
+    )
 
 
 def _is_cancel(error: BaseException) -> bool:

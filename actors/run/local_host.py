@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from ...persistence.flows import FlowState
 from ...persistence.store import FileFinished, FileGivenUp, Memo
 from ...protocol import executors as wire
@@ -107,6 +109,9 @@ class LocalHost:
         submission = self._submission
         ancestors = (*submission.terms.ancestors, submission.handle)
         caller = Caller(f"run:{submission.id}", submission.id, ancestors)
+        trace = submission.terms.trace
+        if trace is not None and options.traceparent is None:
+            options = replace(options, traceparent=trace.parent, tracestate=trace.state)
         calls = Children(caller, self.attempt, self._services.entry, self._services.journal, shielded)
         accepted, ended = await calls.call(position, options)
         own = not accepted.joined or options.on_conflict != "join"

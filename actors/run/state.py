@@ -242,6 +242,7 @@ class RunState:
         """What the next body executes. It resumes from the checkpoint; the counts of interrupts and calls
         continue only from one of this run."""
         submission, value, interrupts, calls = self.submission, None, 0, 0
+        trace = submission.terms.trace
         if checkpoint is not None:
             value = checkpoint.value
             if checkpoint.run == self.id:
@@ -259,6 +260,8 @@ class RunState:
             interrupts=interrupts,
             calls=calls,
             again=self.had_body,
+            traceparent=None if trace is None else trace.parent,
+            tracestate=None if trace is None else trace.state,
         )
 
     def handle_again(self, message: Any) -> None:

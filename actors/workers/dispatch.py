@@ -3,14 +3,18 @@ about further ones. When a body is cancelled, its call is withdrawn immediately.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import trio
+from msgspec.structs import replace
 
 from ...protocol.errors import Unavailable
 from ...protocol.flow.records import WorkerState
+from ...protocol.tracecontext import TraceContext
 from ...protocol.values import shown
+from .. import tracing
 from ..channel import Reply
 from ..engine.entry_point import EntryPoint
 from .answers import request, result
@@ -58,7 +62,9 @@ class Dispatch:
         if on_assigned is not None:
             on_assigned(called.id, called.url)
         try:
-            value = await self._call(work, called, body, headers)
+            with calling(work, "client", called.id) as context:
+                headers |= context.headers if context is not None else {}
+                value = await self._call(work, called, body, headers)
             failed = False
         except WorkFailed as error:
             failed = error.workers_fault
@@ -79,6 +85,10 @@ class Dispatch:
         The worker waits for the outcome, too: the caller must `acknowledge` or `refuse` it.
         """
         _sendable(work, self._entry.max_value_bytes)
+        with calling(work, "producer") as context:
+            return await self._offer(replace(work, trace=context), on_assigned)
+
+    async def _offer(self, work: Work, on_assigned: OnAssigned | None) -> Worked:
         offer = Offer(work, Reply())
         withdraw = Withdraw(offer.reply, Reply())
         holder: str | None
@@ -120,6 +130,19 @@ class Dispatch:
             return await self._entry.ask(message, actor)
         except Unavailable as error:
             raise WorkFailed("stopped", error.message) from None
+
+
+@contextmanager
+def calling(work: Work, kind: tracing.Kind, worker: str | None = None) -> Iterator[TraceContext | None]:
+    """The span of a call of a worker, if the flow is traced; gives the context that the worker receives."""
+    span = tracing.start_below_current(
+        f"call {work.service}", kind, run=work.run, node=work.node, service=work.service, worker=worker
+    )
+    if span is None:
+        yield work.trace
+        return
+    with span:
+        yield span.context
 
 
 def _sendable(work: Work, max_bytes: int) -> tuple[bytes, dict[str, str]]:

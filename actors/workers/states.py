@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...protocol.errors import Conflict
+from ...protocol.tracecontext import TraceContext
 from ..channel import Reply
 
 FailureCode = Literal[
@@ -37,7 +38,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of work for any worker that serves `service`.
 
     `key` is the same for every attempt, so that a worker can detect work that it has done before. `timeout`
-    is in seconds from dispatch to response, including the time in the queue.
+    is in seconds from dispatch to response, including the time in the queue. `trace` is the trace of the run.
     """
 
     service: str
@@ -47,6 +48,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     input: Any = None
     params: dict[str, Any] = {}
     timeout: float = math.inf
+    trace: TraceContext | None = None
 
 
 class Worked(msgspec.Struct, frozen=True):

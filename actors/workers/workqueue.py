@@ -199,6 +199,7 @@ class WorkQueue(Actor):
         item.lease = lease
         self._leases[lease.id] = lease
         work = item.work
+        trace = work.trace
         poll.reply.set(
             QueueItem(
                 id=lease.id,
@@ -209,6 +210,8 @@ class WorkQueue(Actor):
                 input=work.input,
                 params=work.params,
                 visible_for=VISIBLE_FOR,
+                traceparent=None if trace is None else trace.parent,
+                tracestate=None if trace is None else trace.state,
             )
         )
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 import trio
 
+from ...actors import tracing
 from ...protocol import commands as wire
 from ...protocol.batches import (
     Refusals,
@@ -167,7 +168,7 @@ class Client:
         check_name("handle", handle)
         if params is not None:
             params = json_value(plain_params(params, None), "params", None)
-        given = SubmitOptions(job=name, handle=handle, params=params, **options)
+        given = SubmitOptions(job=name, handle=handle, params=params, **tracing.carry(options))
         return await self.send_submission(
             given, partial(wire.Submit, job=name, params=params), typed_job(job)
         )
@@ -229,7 +230,7 @@ class Client:
 
     def _new_run(self, run: RunKeywords) -> NewRun:
         check_run(run)
-        given: dict[str, Any] = dict(run)
+        given: dict[str, Any] = dict(tracing.carry(run))
         given["job"] = check_name("job", job_name(run["job"]))
         options = SubmitOptions(**given)
         check_name("handle", options.handle)

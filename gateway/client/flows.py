@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ...actors import tracing
 from ...protocol.errors import Invalid
 from ...protocol.flow import commands as wire
 from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, VersionStatus
@@ -128,6 +129,7 @@ class ClientFlows:
         check_text("flow", flow)
         if handle is not None:
             check_name("handle", handle)
+        options = tracing.carry(options)
         given = flow_options(flow, version, json_value(params, "params", None), handle, **options)
         command = partial(wire.StartFlow, **given.params)
         return await self._client.send_submission(given, command)

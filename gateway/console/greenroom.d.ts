@@ -354,6 +354,10 @@ export interface RunOptions {
   tags?: Readonly<Record<string, string>>;
   /** The URL to which events of the run are delivered, of these types (["run_state_changed"]). */
   notify?: string | { url: string; types?: readonly string[] } | null;
+  /** The trace that the run belongs to, as the header of W3C Trace Context has it. A bad value is ignored. */
+  traceparent?: string | null;
+  /** The state of that trace, as the header has it. */
+  tracestate?: string | null;
   /** @deprecated Use `onConflict`. */
   on_conflict?: OnConflict;
   /** @deprecated Use `requestId`. */
@@ -1278,7 +1282,7 @@ export interface WorkerState {
 }
 
 /**
- * A queue item as a worker receives it.
+ * A queue item as a worker receives it. `traceparent` and `tracestate` are set if the flow is traced.
  *
  * `id` identifies the delivery: a second delivery of the same work has another id, so that a late completion
  * of the first one is recognized.
@@ -1292,6 +1296,8 @@ export interface QueueItem {
   input: unknown;
   params: Record<string, unknown>;
   visible_for: number;
+  traceparent?: string;
+  tracestate?: string;
 }
 
 /**

@@ -547,6 +547,7 @@ class Ring {
 // Options: in camelCase, and in snake_case, as the protocol has them.
 
 const CONNECT = ["token", "filter", "follow", "patience", "onConnection", "WebSocket", "random"];
+const TRACE = ["traceparent", "tracestate"];
 const SUBMIT = [
   "handle",
   "params",
@@ -566,12 +567,13 @@ const SUBMIT = [
   "reserve",
   "tags",
   "notify",
+  ...TRACE,
 ];
 const RULES = ["fairBy", "weights", "limitPerKey", "rate", "burst", "ratePer", "age", "priority", "notify"];
 const JOINING = ["join", "coalesce"]; // a submission can join the run of another one
 const TIMEOUTS = ["queueTimeout", "runTimeout", "deadline", "warnAfter"];
 const SCHEDULE = [
-  ...SUBMIT.filter((name) => name !== "requestId"),
+  ...SUBMIT.filter((name) => name !== "requestId" && !TRACE.includes(name)),
   "job",
   "cron",
   "every",

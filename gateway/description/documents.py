@@ -27,7 +27,7 @@ from ...protocol.flow import commands as flow_wire
 from ...protocol.flow.records import FlowTask, NodeRun, WorkerState
 from ...protocol.records import BulkResult, ClusterInfo, Counts, ExecutorInfo, LaneState, RunRecord, Snapshot
 from ...protocol.schedules import ScheduleRecord
-from ...protocol.submission import NewRun
+from ...protocol.submission import TRACE, NewRun, SubmitCommand
 from ...protocol.webhooks import Webhook
 from ..commands.entries import Entry, Http
 from ..commands.table import TABLE
@@ -306,6 +306,8 @@ def _request(entry: Entry, http: Http) -> Json:
         if required:
             schema["required"] = required
         request["requestBody"] = {"required": bool(required), "content": {JSON_TYPE: {"schema": schema}}}
+    if issubclass(entry.wire, SubmitCommand | wire.SubmitMany):
+        parameters += [parameter(name, "header", {"type": "string"}) for name in TRACE]
     if parameters:
         request["parameters"] = parameters
     answers = properties(wire.Ok)

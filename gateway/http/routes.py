@@ -9,15 +9,17 @@ from typing import Any, get_args
 import attrs
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from ...actors.schedules.api import sorted_schedules
 from ...protocol.cluster import no_leader
 from ...protocol.codec import JSON, misfit
-from ...protocol.commands import GetSnapshot
+from ...protocol.commands import GetSnapshot, SubmitMany
 from ...protocol.decoding import with_known_fields
 from ...protocol.errors import Invalid, NotFound, Unavailable
 from ...protocol.names import check_name, lane_name
 from ...protocol.run_filter import named_values
+from ...protocol.submission import NewRun, SubmitCommand
 from ...protocol.values import shown
 from ..auth.tokens import Caller, Role
 from ..commands.entries import Entry
@@ -76,6 +78,7 @@ async def _command(entry: Entry, call: Call) -> Response:
     http = entry.http
     assert http is not None, "an entry without `http` has no route"
     command, given_names = _command_in(entry, call)
+    command = _with_trace(command, call.request)
     if call.rate is not None:
         check_rate_of_runs(call.rate, call.shared.limits, command)
     try:
@@ -114,6 +117,18 @@ def _command_in(entry: Entry, call: Call) -> tuple[Any, dict[str, str]]:
         return msgspec.convert({"id": 0, **given}, entry.wire, strict=not reads), given_names
     except msgspec.ValidationError as error:
         raise _with_given_name(with_known_fields(misfit(error, whole), entry.wire), given_names) from None
+
+
+def _with_trace(command: Any, request: Request) -> Any:
+    """A command that submits runs, with the trace of the request's headers, unless it names another one."""
+    parent = request.header("traceparent")
+    if parent is None or not isinstance(command, SubmitCommand | NewRun | SubmitMany):
+        return command
+    if isinstance(command, SubmitMany):
+        return replace(command, runs=[_with_trace(run, request) for run in command.runs])
+    if command.traceparent is not None:
+        return command
+    return replace(command, traceparent=parent, tracestate=request.header("tracestate"))
 
 
 def _with_given_name(error: Invalid, given_names: dict[str, str]) -> Invalid:

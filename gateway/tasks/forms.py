@@ -181,9 +181,10 @@ class NodeAttempt(msgspec.Struct, frozen=True):
         )
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(msgspec.Struct, frozen=True, omit_defaults=True):
     """A work item that a worker has received from the queue. `input_json` has the content of the body of a
-    call. The lease of the item expires after `visible_for` seconds."""
+    call. The lease of the item expires after `visible_for` seconds. `traceparent` and `tracestate` are set if
+    the flow is traced."""
 
     id: str
     task_id: str
@@ -192,6 +193,8 @@ class Item(msgspec.Struct, frozen=True):
     input_json: str
     idempotency_key: str
     visible_for: int
+    traceparent: str | None = None
+    tracestate: str | None = None
 
     @classmethod
     def of(cls, item: QueueItem) -> Item:
@@ -203,6 +206,8 @@ class Item(msgspec.Struct, frozen=True):
             input_json=_json({"input": item.input, "params": item.params}),
             idempotency_key=item.key,
             visible_for=int(item.visible_for),
+            traceparent=item.traceparent,
+            tracestate=item.tracestate,
         )
 
 

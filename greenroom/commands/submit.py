@@ -20,7 +20,7 @@ from .selecting import tags_given
 
 def submission(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a submission to a command."""
-    return _with(command, [*_CONFLICTS, _REQUEST_ID, *_LIMITS])
+    return _with(command, [*_CONFLICTS, _REQUEST_ID, *_LIMITS, *_TRACE])
 
 
 def repeated_submission(command: Callable[..., None]) -> Callable[..., None]:
@@ -84,6 +84,22 @@ _CONFLICTS: list[_Option] = [
 _REQUEST_ID: _Option = click.option(
     "--request-id", metavar="ID", help="Two submissions with the same id create one run."
 )
+_TRACE: list[_Option] = [
+    click.option(
+        "--traceparent",
+        envvar="TRACEPARENT",
+        show_envvar=True,
+        metavar="TEXT",
+        help="The trace that the run belongs to, as W3C Trace Context has it.",
+    ),
+    click.option(
+        "--tracestate",
+        envvar="TRACESTATE",
+        show_envvar=True,
+        metavar="TEXT",
+        help="The state of that trace.",
+    ),
+]
 _LIMITS: list[_Option] = [
     click.option("--queue-timeout", type=Timeout(), metavar="TIME", help="The longest wait for a slot."),
     click.option(

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 
 import msgspec
 import trio
 
+from ..actors import tracing
 from ..actors.functions import call_function
 from ..actors.jobs import Jobs
 from ..actors.run.execution import LiveBodies
@@ -28,6 +30,7 @@ from ..protocol.executors import (
     FunctionEnded,
     LiveFunction,
 )
+from ..protocol.tracecontext import trace_context
 from ..protocol.values import json_value
 from .failures import ProcessEnding
 
@@ -127,7 +130,10 @@ class Tasks:
 
     async def _ended(self, message: CallFunction) -> FunctionEnded:
         try:
-            value = await call_function(self._jobs, message.name, message.input, message.params)
+            trace = trace_context(message.traceparent, message.tracestate)
+            span = tracing.start_around_code(f"function {message.name}", "consumer", trace, run=message.run)
+            with span or nullcontext():
+                value = await call_function(self._jobs, message.name, message.input, message.params)
         except Exception as error:  # the function failed
             return FunctionEnded(message.id, error=error_text(error))
         except (KeyboardInterrupt, SystemExit) as error:

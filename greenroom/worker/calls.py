@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import msgspec
 import trio
 from msgspec.structs import replace
 
+from ..actors import tracing
 from ..actors.run.failures import error_text
 from ..protocol.codec import JSON
 from ..protocol.errors import GreenroomError
+from ..protocol.tracecontext import TraceContext
 from ..protocol.values import json_value
 from .services import Service
 
@@ -30,6 +32,8 @@ class ServiceRequest(msgspec.Struct, frozen=True):
     params: dict[str, Any] | None = None
     key: str = ""
     """The idempotency key, which is equal for repeated requests; it is not a part of the JSON text."""
+    trace: TraceContext | None = None
+    """The trace of the flow, which is not a part of the JSON text either."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -90,17 +94,23 @@ class Calls:
             self._ended.set()
             self._ended = trio.Event()
 
-    async def execute(self, service: Service, what: ServiceRequest) -> Outcome:
-        """Call the service. An exception becomes the outcome's error.
+    async def execute(
+        self, service: Service, what: ServiceRequest, trace: TraceContext | None = None
+    ) -> Outcome:
+        """Call the service, in the trace of the flow. An exception becomes the outcome's error.
 
         An `async def` can be cancelled. A plain `def` cannot be: its call counts until it has ended.
         """
         arguments = (what.input, what.params or {}, what.key)[: service.takes]
         try:
-            if service.in_thread:
-                result = await trio.to_thread.run_sync(service.function, *arguments, limiter=self._threads)
-            else:
-                result = await service.function(*arguments)
+            span = tracing.start_around_code(f"serve {service.name}", "server", trace, service=service.name)
+            with span or nullcontext():
+                if service.in_thread:
+                    result = await trio.to_thread.run_sync(
+                        service.function, *arguments, limiter=self._threads
+                    )
+                else:
+                    result = await service.function(*arguments)
         except Exception as error:
             logger.error("service %r failed: %s", service.name, error_text(error), exc_info=error)
             return Outcome(error=error_text(error))

@@ -11,6 +11,7 @@ import logging
 import trio
 
 from ..protocol.errors import Conflict, GreenroomError, Invalid, NotFound, Unavailable
+from ..protocol.tracecontext import trace_context
 from .calls import Calls, Outcome, parse_request
 from .presence import Presence, delays
 from .registry import Item, Registry
@@ -86,7 +87,8 @@ class Pull:
             what = parse_request(item.input_json, item.idempotency_key)
         except Invalid as error:
             return Outcome(error=f"input_json is not valid: {error.message}")
-        return await self._calls.execute(service, what)
+        trace = trace_context(item.traceparent, item.tracestate)
+        return await self._calls.execute(service, what, trace)
 
     async def _keep_lease(self, leased: _Leased, scope: trio.CancelScope) -> None:
         """Send heartbeats for an item; cancel its call when the worker no longer has it."""

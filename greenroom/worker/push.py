@@ -19,6 +19,7 @@ from ..gateway.config import Limits
 from ..gateway.http.head import BadRequest, Request, Requests
 from ..gateway.http.responses import Response, answer, header_list
 from ..protocol.errors import Invalid
+from ..protocol.tracecontext import TraceContext, trace_context
 from .calls import MAX_BYTES, Calls, Outcome, ServiceRequest, parse_request
 from .services import Service, Services, unknown_service
 
@@ -143,7 +144,8 @@ class Connection:
                 what = parse_request(body, unquote(request.header("idempotency-key") or ""))
             except Invalid as error:
                 raise _Refused(400, f"the body is not valid: {error.message}") from None
-            outcome = await self._execute(service, what)
+            trace = trace_context(request.header("traceparent"), request.header("tracestate"))
+            outcome = await self._execute(service, what, trace)
         if outcome is None:
             logger.info("the client closed its connection: %r was cancelled", service.name)
             return None
@@ -168,11 +170,13 @@ class Connection:
             raise _Refused(415, "the body must not be compressed")
         return service
 
-    async def _execute(self, service: Service, what: ServiceRequest) -> Outcome | None:
+    async def _execute(
+        self, service: Service, what: ServiceRequest, trace: TraceContext | None
+    ) -> Outcome | None:
         outcome: Outcome | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._until_disconnected, nursery.cancel_scope)
-            outcome = await self._calls.execute(service, what)
+            outcome = await self._calls.execute(service, what, trace)
             nursery.cancel_scope.cancel()
         return outcome
 

@@ -63,6 +63,8 @@ class Item(msgspec.Struct, frozen=True):
     task_id: str = ""
     node_key: str = ""
     idempotency_key: str = ""
+    traceparent: str | None = None
+    tracestate: str | None = None
 
 
 class _Refusal(msgspec.Struct, frozen=True):

@@ -91,8 +91,8 @@ class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
     listed_as: tuple[str, str] | None = None
 
 
-class QueueItem(msgspec.Struct, frozen=True):
-    """A queue item as a worker receives it.
+class QueueItem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A queue item as a worker receives it. `traceparent` and `tracestate` are set if the flow is traced.
 
     `id` identifies the delivery: a second delivery of the same work has another id, so that a late completion
     of the first one is recognized.
@@ -107,3 +107,5 @@ class QueueItem(msgspec.Struct, frozen=True):
     params: dict[str, Any]
     visible_for: float
     """The visibility timeout: seconds until the work is delivered again, unless completed or extended."""
+    traceparent: str | None = None
+    tracestate: str | None = None

@@ -182,7 +182,7 @@ REFUSED = {
     "submit('x', { constructor: 'x' })": (
         'submit: unknown option "constructor"; known options: handle, params, kind, lane, onConflict, '
         "requestId, queueTimeout, runTimeout, deadline, warnAfter, needs, priority, key, startAt, delay, "
-        "reserve, tags, notify"
+        "reserve, tags, notify, traceparent, tracestate"
     ),
     "submit('x', { requestId: 'x', request_id: 'y' })": (
         "submit: requestId and request_id are the same option and have different values; pass only requestId"

@@ -15,6 +15,8 @@ from unittest.mock import patch
 import pytest
 import trio
 import trio.testing
+from opentelemetry import trace
+from opentelemetry.util._once import Once
 
 from greenroom import Jobs, Run, open_engine
 from greenroom.gateway import GatewayConfig, open_gateway
@@ -42,9 +44,11 @@ def programs() -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _restore_process():
-    """A program can change the level of a logger and the environment; later tests must not see that."""
+    """A program can change the level of a logger, the environment and the tracer provider; later tests must
+    not see that."""
     level = LOGGER.level
-    with patch.dict(os.environ):
+    provider = patch.multiple(trace, _TRACER_PROVIDER=None, _TRACER_PROVIDER_SET_ONCE=Once())
+    with patch.dict(os.environ), provider:
         yield
     LOGGER.setLevel(level)
 

@@ -16,6 +16,8 @@ from random import Random
 import trio
 from trio._core import _run
 
+from ...actors.tracing import untraced
+
 _MOST_LOOKS = 20_000_000
 """The limit of reads of the clock in one instant, about one for each step of a task. Tasks that need more are
 taken for a loop that never waits."""
@@ -70,7 +72,7 @@ class SimulatedClock(trio.abc.Clock):
 
 @contextmanager
 def determined(seed: str) -> Iterator[None]:
-    """Make trio and the garbage collector deterministic while the block lasts."""
+    """Make trio and the garbage collector deterministic while the block lasts; nothing is traced."""
     dice = _run._r.getstate()
     collects = gc.isenabled()
     numbers = itertools.count()
@@ -79,7 +81,8 @@ def determined(seed: str) -> Iterator[None]:
     # Of two equal deadlines, the one that was set first expires first, not the one at the lower address.
     vars(_run)["id"] = lambda thing: next(numbers)
     try:
-        yield
+        with untraced():
+            yield
     finally:
         del vars(_run)["id"]
         _run._r.setstate(dice)

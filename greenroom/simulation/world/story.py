@@ -40,6 +40,7 @@ from ...protocol.events import (
     ScheduleChanged,
     ScheduleFired,
     ScheduleMissed,
+    WebhookChanged,
 )
 from ...protocol.records import RunRecord, Snapshot
 
@@ -146,6 +147,9 @@ def _event(event: Event) -> str:
             return f"schedule {event.schedule} is refused for {event.at_planned}: {event.error}"
         case ScheduleMissed():
             return f"schedule {event.schedule} leaves out {event.count} due times up to {event.until}"
+        case WebhookChanged():
+            why = f" after {event.attempts} attempts: {event.error}" if event.to == "dead" else ""
+            return f"webhook {event.webhook} of run {event.of_run} is {event.to}{why}"
         case LaneChanged():
             return f"lane {event.lane} has limit {event.limit}, generation {event.generation}"
         case HandleChanged(freed=None):

@@ -24,7 +24,7 @@ from ...protocol.records import RunRecord, Snapshot
 from ..determinism.seeded_run import SimulatedClock
 from .story import Storyteller
 
-Kind = Literal["step", "command", "reply", "event", "message", "body", "life", "fault", "note"]
+Kind = Literal["step", "command", "reply", "event", "message", "body", "life", "fault", "webhook", "note"]
 
 
 class Entry(NamedTuple):
