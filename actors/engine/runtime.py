@@ -345,7 +345,7 @@ class Runtime:
         self._directory.add(self._queue)
         supervisor = self._supervisor
         order = supervisor.machine.order
-        supervisor.machine.draining = stored.draining and continues
+        supervisor.machine.settings.draining = stored.draining and continues
         order.limit = limit
         order.generations = {name: lane.generation for name, lane in lanes.items() if lane.generation}
         order.limits = {name: lane.limit for name, lane in lanes.items()}
@@ -466,7 +466,7 @@ class Runtime:
             self._supervisor.tell(WaitForActive(idle, ending=True))
             await idle.get()
             await self._live_bodies.none()
-            if not self._supervisor.machine.executing_here():
+            if not self._supervisor.machine.active.here():
                 return
 
     def _send_to_runs(self, stop: Stop) -> None:

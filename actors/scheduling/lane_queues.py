@@ -14,7 +14,6 @@ from heapq import heapify, heappop, heappush
 from ...protocol.lanes import LaneRules, rank
 from .executor_pool import Able, Demand, Executor
 from .place_queue import PlaceQueue, Queued
-from .rates import Buckets
 
 SLACK = 64
 """Outdated entries that a heap may have before they are removed."""
@@ -45,7 +44,6 @@ class Lane:
     """The state of a lane in which a run is queued or holds a slot."""
 
     __slots__ = (
-        "buckets",
         "bundles",
         "entries",
         "executing",
@@ -79,7 +77,6 @@ class Lane:
         self.keys: dict[str | None, Key] = {}
         self.former: dict[str | None, Key] = {}  # the keys before a change of rules that keeps their turns
         self.turns = 0  # the last turn that was given to a key
-        self.buckets: Buckets | None = None
 
     def has_room(self, free: bool = False) -> bool:
         """Whether the lane lets another run start. A `free` run takes neither turn nor token."""

@@ -771,8 +771,8 @@ def test_an_engine_that_shuts_down_does_not_resume_when_its_drain_ends() -> None
     desk.turn(Closing(False, Reply()))
     desk.turn(SetDraining(False, "ann", Reply()))
     desk.submits("a", parent="p", ancestors=("p",))
-    assert desk.machine.holding
-    assert not desk.machine.draining
+    assert desk.machine.settings.holding
+    assert not desk.machine.settings.draining
 
 
 def test_a_reset_detaches_executing_runs_and_starts_queued_ones() -> None:
@@ -856,12 +856,12 @@ def test_wait_for_active_is_answered_when_the_executing_runs_have_ended() -> Non
     reply: Reply[bool] = Reply()
     desk.turn(WaitForActive(reply))
     assert desk.answers() == []
-    assert desk.machine.waiters == 1
+    assert len(desk.machine.active) == 1
     desk.ends("a")  # c starts later, and is not awaited
     assert desk.answers() == []
     desk.waits("b")
     assert desk.answer(reply) is True
-    assert desk.machine.waiters == 0
+    assert len(desk.machine.active) == 0
 
 
 def test_wait_for_active_is_answered_after_the_end_that_released_the_slot() -> None:
@@ -899,7 +899,7 @@ def test_a_waiter_that_was_answered_in_another_way_is_removed() -> None:
     desk.turn(WaitForActive(gone), WaitForActive(waiting))
     gone.set(False)
     desk.ends("a")
-    assert desk.machine.waiters == 1
+    assert len(desk.machine.active) == 1
     desk.ends("b")
     assert [said.reply for said in desk.answers()] == [waiting]
 

@@ -33,6 +33,11 @@ MODULES = (
             "handles",
             "admission",
             "supervisor",
+            "starts",
+            "run_commands",
+            "settings",
+            "active_runs",
+            "restoring",
             "trials",
             "stored_bodies",
         )

@@ -41,7 +41,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "SupervisorMachine.__init__: 0.0 → 1.0": "every entry point sets it",
         "SupervisorMachine._remove_from_lane: False → True": "it only matters for a suspect; a suspect that "
         "has ended is forgotten immediately, and a run that was not stored is no suspect",
-        "SupervisorMachine._free_handle: return False → return None": _TRUTH,
+    },
+    "actors/scheduling/run_commands.py": {
+        "RunCommands.free_handle: return False → return None": _TRUTH,
     },
     "actors/scheduling/trials.py": {
         "Trials.has_to_wait: return False → return None": _TRUTH,
