@@ -27,17 +27,18 @@ Plain data: no messages, no I/O, no clock.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Container, Iterator
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop
 from typing import Any, NamedTuple
 
 from ...protocol.lanes import DEFAULT_RULES, LaneRules
 from ...protocol.records import default_limit
 from .executor_pool import IN_PROCESS, Able, Demand, Executor, ExecutorPool, choose
-from .lane_queues import SLACK, Bundle, Group, Key, Lane, Queue, QueueId, Sort
+from .lane_queues import Bundle, Key, Lane, Queue, QueueId
+from .offers import Offers
 from .place_queue import Queued
-from .rates import Buckets, Taken
+from .rates import Taken
+from .tokens import Tokens
 from .trials import Trials
 
 
@@ -72,19 +73,9 @@ class Order:
         self.paused: set[str] = set()  # lanes
         self.trials = Trials()
         self.pool = ExecutorPool(local_jobs)
-        self._holding = False
         self._lanes: dict[str, Lane] = {}  # those with a queued run or a slot in use
-        self._buckets: dict[str, Buckets] = {}  # of the lanes with a rate
-        self._tokens: dict[str, tuple[str, str | None]] = {}  # the buckets in which runs have reserved tokens
-        self._opening: dict[tuple[str, str | None], float] = {}  # the last entry of each bucket in `_opens`
-        self._opens: list[
-            tuple[float, int, str, str | None]
-        ] = []  # when empty buckets get a token: lane, key
-        self._groups: dict[Able, Group] = {}
-        self._blockable: list[Group] = []  # the groups that can be blocked
-        self._first: list[tuple[Sort, int, Group]] = []  # groups with room, by first run; some outdated
-        self._serial = 0  # makes the entries of heaps comparable
-        self._reported: set[str] = set()  # the queued runs that `take_blocked` has returned
+        self._tokens = Tokens()
+        self._offers = Offers(self.pool)
 
     @property
     def lanes(self) -> Collection[str]:
@@ -130,7 +121,7 @@ class Order:
         """Queue a run in its lane at its place, which it got at `queued_at`."""
         known = self._lanes.get(lane) or self._lane(lane)
         queued = Queued(run, place, queued_at, demand, priority, key, privileged, has_body)
-        self._offer(self._enter(known, queued))
+        self._offers.offer(self._enter(known, queued))
 
     def leave(self, run: str, lane: str) -> None:
         """Remove a run from the queue: it needs no slot now."""
@@ -139,10 +130,10 @@ class Order:
         if known is not None and queued is not None:
             queue = known.queue_of(queued)
             self._remove(queue, queued)
-            self._offer(queue)
+            self._offers.offer(queue)
             self._forget_idle(queue)
-        if self._reported:
-            self._reported.discard(run)
+        if self._offers.reported:
+            self._offers.reported.discard(run)
         if self.trials.has_suspects:
             self.trials.leave(run)
 
@@ -163,9 +154,9 @@ class Order:
     def _move(self, lane: Lane, queued: Queued, priority: int, key: str | None) -> None:
         queue = lane.queue_of(queued)
         self._remove(queue, queued)
-        self._offer(queue)
+        self._offers.offer(queue)
         queued.priority, queued.key = priority, key
-        self._offer(self._enter(lane, queued))
+        self._offers.offer(self._enter(lane, queued))
         self._forget_empty(queue)  # only now, so that its key stays in the ring
 
     def forget(self, run: str) -> None:
@@ -192,11 +183,11 @@ class Order:
         key = known.executing.pop(run)
         executor = self.pool.release(run)
         if executor is not None:
-            self._has_room_again(executor)
+            self._offers.has_room_again(executor)
         if known.keys:
             self._release_key(known, key)
         if known.limit is not None:  # otherwise, its queues have been offered
-            self._offer_all(known)
+            self._offers.offer_all(known)
         if not known.executing:
             self._forget_idle_lane(known)
 
@@ -215,15 +206,8 @@ class Order:
     ) -> dict[str, list[str | None]]:
         """Restore the buckets of lanes, or of their keys, each with the time at which it is full. Returns
         those that are not used."""
-        unused: dict[str, list[str | None]] = {}
-        for lane, key, full_at in buckets:
-            rules = self.rules_of(lane)
-            if rules.rate is None or (key is not None) != (rules.rate_per == "key"):
-                unused.setdefault(lane, []).append(key)
-            else:
-                latest = now + rules.burst * rules.interval  # the clock may have been set back
-                self._buckets.setdefault(lane, Buckets()).restore(key, min(full_at, latest))
-        for lane in self._buckets:
+        unused = self._tokens.restore(buckets, self.rules_of, now)
+        for lane in self._tokens.lanes:
             known = self._lane(lane)
             self._hold_back_all(known, now)
             self._forget_idle_lane(known)
@@ -235,7 +219,7 @@ class Order:
         known = self._lanes.get(lane)
         if known is not None:
             known.limit = limit
-            self._offer_all(known)
+            self._offers.offer_all(known)
 
     def pause(self, lane: str, *, paused: bool) -> None:
         """Grant no slots in a lane, or grant them again."""
@@ -246,7 +230,7 @@ class Order:
         known = self._lanes.get(lane)
         if known is not None:
             known.paused = paused
-            self._offer_all(known)
+            self._offers.offer_all(known)
 
     def set_rules(
         self, lane: str, rules: LaneRules, now: float, key_of: Callable[[str], str | None]
@@ -259,23 +243,17 @@ class Order:
         self.rules[lane] = rules
         if rules == DEFAULT_RULES:
             del self.rules[lane]
-        unused: tuple[str | None, ...] = ()
-        buckets = self._buckets.get(lane)
-        if buckets is not None and (rules.rate is None or rules.rate_per != before.rate_per):
-            unused = tuple(buckets.names())
-            del self._buckets[lane]
-        elif buckets is not None and rules.interval != before.interval:
-            buckets.limit(rules, now)
-        if lane in self._lanes or lane in self._buckets:
+        unused = self._tokens.change_rules(lane, before, rules, now)
+        if lane in self._lanes or lane in self._tokens.lanes:
             self._rebuild(self._lane(lane), now, key_of)
         return unused
 
     def hold(self, holding: bool) -> None:
         """Grant slots to privileged runs only, or to all runs again."""
-        if holding != self._holding:
-            self._holding = holding
+        if holding != self._offers.holding:
+            self._offers.holding = holding
             for known in self._lanes.values():
-                self._offer_queues(known)
+                self._offers.offer_queues(known)
 
     def reset(self, lane: str) -> list[str]:
         """Void the slots of a lane and begin its next generation; returns the runs that held the slots."""
@@ -289,47 +267,48 @@ class Order:
             del self.executing[run]
             executor = self.pool.release(run)
             if executor is not None:
-                self._has_room_again(executor)
+                self._offers.has_room_again(executor)
         for key in list(known.keys.values()):
             key.executing = 0
             self._offer_key(key)
             known.forget_unused(key)
-        self._offer_all(known)
+        self._offers.offer_all(known)
         self._forget_idle_lane(known)
         return detached
 
     def regroup(self) -> None:
         """The pool has changed: find out again which executors can serve each queue."""
-        self._groups, self._blockable, self._first = {}, [], []
+        self._offers.regroup()
         for known in self._lanes.values():
             known.bundles, known.sources = {}, {}
             for queue in known.queues.values():
                 queue.offered = None
                 self._assign(queue)
-            self._offer_queues(known)
+            self._offers.offer_queues(known)
 
     # Decisions.
 
     def deadline(self) -> float:
         """When the next empty bucket gets a token, for which `grants` must be called."""
-        return self._opens[0][0] if self._opens else math.inf
+        return self._tokens.deadline()
 
     def grants(self, now: float, is_due: Callable[[str], bool]) -> Iterator[Slot]:
         """Grant the free slots, in order. A run that `is_due` to end is removed without a slot."""
+        offers = self._offers
         self.pool.local.slots = self.limit
         has_suspects = self.trials.has_suspects
-        if self._opens:
+        if self._tokens.opens:
             self._open_buckets(now)
-        while len(self.executing) < self.limit and self._first:
-            sort, _, group = heappop(self._first)
+        while len(self.executing) < self.limit and offers.first:
+            sort, _, group = heappop(offers.first)
             if group.offered != sort:
                 continue  # the entry is outdated
             group.offered = None
-            queued = self._head(group)
+            queued = offers.head(group)
             if queued is None:
                 continue
             if queued.sort != sort:
-                self._offer_group(group)
+                offers.offer_group(group)
                 continue
             executor = group.only or choose(group.able)
             if executor is None:
@@ -348,24 +327,24 @@ class Order:
             if concerned and not due:
                 executor = self._permitted(run, group.able, executor, now)
             if due or executor is None:
-                self._offer(queue)
-                self._offer_group(group)
+                offers.offer(queue)
+                offers.offer_group(group)
                 self._forget_idle(queue)
                 continue
             if concerned:
                 self.trials.granted(run, now, executor.id)
             self.pool.take(run, executor)
-            if self._reported:
-                self._reported.discard(run)
+            if offers.reported:
+                offers.reported.discard(run)
             lane.executing[run] = queued.key
             self.executing[run] = lane.generation
             taken = None
             if lane.rules is not DEFAULT_RULES:
                 taken = self._granted(lane, queue, queued, now)
             if group.heads:
-                self._offer_group(group)
+                offers.offer_group(group)
             if lane.entries:
-                self._offer(queue)
+                offers.offer(queue)
             if queue.key is not None or len(lane.queues) > 1:
                 self._forget_empty(queue)
             yield Slot(run, lane.generation, executor.id, taken)
@@ -373,21 +352,7 @@ class Order:
     def take_blocked(self) -> list[str]:
         """Take the runs that only lack an executor: the first run of each blocked queue. Each is returned
         once."""
-        if not self._blockable or len(self.executing) >= self.limit:
-            return []
-        found: list[tuple[Sort, str]] = []
-        for group in self._blockable:
-            if not (group.blocked and group.unreported):
-                continue
-            unreported, group.unreported = group.unreported, {}
-            for queue in unreported:
-                head = queue.first(self._holding)
-                if head is None or head.run in self._reported:
-                    continue
-                if queue.lane.has_room(queue.free) and queue.key_has_room():
-                    self._reported.add(head.run)
-                    found.append((head.sort, head.run))
-        return [run for _, run in sorted(found)]
+        return [] if len(self.executing) >= self.limit else self._offers.take_blocked()
 
     def wait_of(self, run: str, lane: str, now: float) -> Wait | None:
         """Why a run waits; `None` if it is not queued."""
@@ -422,7 +387,7 @@ class Order:
         if lane.held or (key is not None and key.held):
             name = None if key is None or rules.rate_per == "lane" else key.name
             of = "" if name is None else f" of key {name!r}"
-            opens_in = self._buckets[lane.name].opens_at(name, rules) - now
+            opens_in = self._tokens.opens_at(lane.name, name, rules) - now
             return (
                 f"the rate {rules.rate}{of} in lane {lane.name!r} has a token in {max(0.0, opens_in):.1f} s"
             )
@@ -443,68 +408,46 @@ class Order:
                 lane.gives_turn(key)
         if rules.rate is None:
             return None
-        buckets = self._buckets.setdefault(lane.name, Buckets())
         name = queued.key if rules.rate_per == "key" else None
         if rules.rate_per == "key" and name is None:
             return None
-        taken = buckets.reserve(lane.name, name, rules, now)
-        self._tokens[queued.run] = (lane.name, name)
-        self._hold_back(lane, key, buckets, now)
+        taken = self._tokens.reserve(queued.run, lane.name, name, rules, now)
+        self._hold_back(lane, key, now)
         return taken
 
     def settle(self, run: str, now: float, *, starts: bool) -> None:
         """The start of a run is committed, and takes its token; or it does not start, and gives it back."""
-        bucket = self._tokens.pop(run, None)
-        if bucket is None:
-            return
-        name, key_name = bucket
-        lane, buckets, rules = self._lanes.get(name), self._buckets.get(name), self.rules_of(name)
-        if buckets is None or rules.rate is None:
-            return  # the lane no longer has this rate
-        buckets.settle(key_name, rules, now, starts=starts)
-        if lane is not None:
-            self._open_bucket(lane, key_name, now)
+        bucket = self._tokens.settle(run, self.rules_of, now, starts=starts)
+        if bucket is not None and bucket[0] in self._lanes:
+            self._open_bucket(self._lanes[bucket[0]], bucket[1], now)
 
-    def _hold_back(self, lane: Lane, key: Key | None, buckets: Buckets, now: float) -> None:
+    def _hold_back(self, lane: Lane, key: Key | None, now: float) -> None:
         """If the bucket of a lane, or of a key, is empty, nothing starts until it has a token."""
         rules = lane.rules
         if rules.rate is None:
             return
         if rules.rate_per == "lane":
-            opens_at = buckets.opens_at(None, rules)
+            opens_at = self._tokens.opens_at(lane.name, None, rules)
             if opens_at > now and not lane.held:
                 lane.held = True
-                self._open_later(opens_at, lane.name, None)
+                self._tokens.open_later(lane.name, None, opens_at)
         elif key is not None and key.name is not None:
-            opens_at = buckets.opens_at(key.name, rules)
+            opens_at = self._tokens.opens_at(lane.name, key.name, rules)
             if opens_at > now and not key.held:
                 key.held = True
-                self._open_later(opens_at, lane.name, key.name)
-
-    def _open_later(self, at: float, lane: str, key: str | None) -> None:
-        # Otherwise, it opens when the start of a run with a token is committed, or is already known to open.
-        if at < math.inf and self._opening.get((lane, key)) != at:
-            self._opening[lane, key] = at
-            self._serial += 1
-            heappush(self._opens, (at, self._serial, lane, key))
+                self._tokens.open_later(lane.name, key.name, opens_at)
 
     def _hold_back_all(self, lane: Lane, now: float) -> None:
-        buckets = self._buckets.get(lane.name)
-        if buckets is not None:
-            for name in buckets.names():
-                key = None if name is None else lane.key(name)
-                self._hold_back(lane, key, buckets, now)
-                if key is not None:
-                    lane.forget_unused(key)
+        for name in self._tokens.names(lane.name):
+            key = None if name is None else lane.key(name)
+            self._hold_back(lane, key, now)
+            if key is not None:
+                lane.forget_unused(key)
 
     def _open_buckets(self, now: float) -> None:
-        while self._opens and self._opens[0][0] <= now:
-            at, _, name, key_name = heappop(self._opens)
-            if self._opening.get((name, key_name)) == at:
-                del self._opening[name, key_name]
-            lane = self._lanes.get(name)
-            if lane is not None:
-                self._open_bucket(lane, key_name, now)
+        for name, key_name in self._tokens.opened(now):
+            if name in self._lanes:
+                self._open_bucket(self._lanes[name], key_name, now)
 
     def _open_bucket(self, lane: Lane, key_name: str | None, now: float) -> None:
         """A bucket may have a token: grant slots for it, or hold its runs back until it has one."""
@@ -513,13 +456,11 @@ class Order:
         if held is None or not held.held:
             return
         held.held = False
-        buckets = self._buckets.get(lane.name)
-        if buckets is not None:
-            self._hold_back(lane, key, buckets, now)
+        self._hold_back(lane, key, now)
         if key is not None:
             self._offer_key(key)
             lane.forget_unused(key)
-        self._offer_all(lane)
+        self._offers.offer_all(lane)
         self._forget_idle_lane(lane)
 
     def _release_key(self, lane: Lane, name: str | None) -> None:
@@ -531,7 +472,7 @@ class Order:
 
     def _offer_key(self, key: Key) -> None:
         for queue in key.queues:
-            self._offer(queue)
+            self._offers.offer(queue)
 
     def _rebuild(self, lane: Lane, now: float, key_of: Callable[[str], str | None]) -> None:
         """Queue the runs of a lane again, by its new rules."""
@@ -553,7 +494,7 @@ class Order:
         self._hold_back_all(lane, now)
         for queued in entries:
             queued.key = key_of(queued.run)
-            self._offer(self._enter(lane, queued))
+            self._offers.offer(self._enter(lane, queued))
         lane.former = {}
         self._forget_idle_lane(lane)
 
@@ -584,8 +525,7 @@ class Order:
                 if not key.in_ring:
                     lane.joins_ring(key)
                 key.in_ring += 1
-        self._serial += 1
-        queue = lane.queues[id] = Queue(id, lane, key, self._serial)
+        queue = lane.queues[id] = Queue(id, lane, key, self._offers.serial())
         if key is not None:
             key.queues[queue] = None
         self._assign(queue)
@@ -593,32 +533,21 @@ class Order:
 
     def _assign(self, queue: Queue) -> None:
         """Assign a queue to its group and, if its lane has priorities or keys, to its bundle."""
-        group, lane = self._group_of(queue.demand), queue.lane
+        group, lane = self._offers.group_of(queue.demand), queue.lane
         queue.group, queue.bundle = group, None
         if queue.key is not None or queue.priority:
             where = (group.able, queue.free)
             bundle = lane.bundles.get(where)
             if bundle is None:
-                self._serial += 1
-                bundle = lane.bundles[where] = Bundle(lane, group, self._serial, free=queue.free)
+                bundle = lane.bundles[where] = Bundle(lane, group, self._offers.serial(), free=queue.free)
                 lane.sources[bundle] = None
             queue.bundle = bundle
         else:
             lane.sources[queue] = None
 
     def _remove(self, queue: Queue, queued: Queued) -> None:
-        """Remove a run that leaves its queue. A group can be blocked for long: remove its outdated heads."""
-        if queue.bundle is not None and queue.offered == queued.sort:
-            queue.bundle.withdraw(queue)
-        source = queue.bundle or queue
-        group = queue.group
-        if source.offered == queued.sort:
-            source.offered = None
-            group.outdated += 1
-            if group.outdated > SLACK and group.outdated * 2 > len(group.heads):
-                group.heads = [head for head in group.heads if head[2].offered == head[0]]
-                heapify(group.heads)
-                group.outdated = 0
+        """Remove a run that leaves its queue."""
+        self._offers.withdraw(queue, queued)
         del queue.lane.entries[queued.run]
         queue.remove(queued)
 
@@ -634,16 +563,6 @@ class Order:
             )
         return known
 
-    def _group_of(self, demand: Demand) -> Group:
-        able = self.pool.able(demand)
-        group = self._groups.get(able)
-        if group is None:
-            self._serial += 1
-            group = self._groups[able] = Group(able, self.pool.local, self._serial)
-            if group.can_block:
-                self._blockable.append(group)
-        return group
-
     def _permitted(self, run: str, able: Able, chosen: Executor, now: float) -> Executor | None:
         """The executor that a run can use now, with regard to trials; else the run is set aside."""
         if self.trials.has_to_wait(run):
@@ -654,71 +573,6 @@ class Order:
         if executor is None:
             self.trials.delay(run, now)
         return executor
-
-    def _head(self, group: Group) -> Queued | None:
-        """The first run of a group, if any; outdated heads are removed."""
-        while group.heads:
-            sort, _, source = group.heads[0]
-            if source.offered == sort:
-                queued = source.first(self._holding)
-                if queued is None or not source.lane.has_room(source.free):
-                    source.offered = None  # the lane offers it again when it has room
-                elif queued.sort == sort:
-                    return queued
-                else:  # it is another key's turn
-                    source.offered = queued.sort
-                    heapreplace(group.heads, (queued.sort, source.serial, source))
-                    continue
-            heappop(group.heads)
-        return None
-
-    def _offer_all(self, lane: Lane) -> None:
-        for source in lane.sources:
-            self._offer_source(source)
-
-    def _offer_queues(self, lane: Lane) -> None:
-        """Offer all queues again, because the first runs of all can be others."""
-        for queue in lane.queues.values():
-            self._offer(queue)
-
-    def _offer(self, queue: Queue) -> None:
-        """Add the queue's first run to the heads of its group, if its lane and its key have room."""
-        bundle = queue.bundle
-        if bundle is None:
-            self._offer_source(queue)
-        else:
-            bundle.add(queue, self._holding)
-            self._offer_source(bundle)
-
-    def _offer_source(self, source: Queue | Bundle) -> None:
-        queued = source.first(self._holding)
-        if queued is None or not source.lane.has_room(source.free):
-            return
-        group, sort = source.group, queued.sort
-        if group.can_block and queued.run not in self._reported:
-            group.unreported[source.lane.queue_of(queued)] = None
-        if sort == source.offered:
-            return
-        source.offered = sort
-        heappush(group.heads, (sort, source.serial, source))
-        if group.offered is None or sort < group.offered:
-            self._offer_group(group)
-
-    def _offer_group(self, group: Group) -> None:
-        """Add the group's first run to the heap of groups, if it is not blocked."""
-        if group.blocked or not group.heads:
-            return
-        sort = group.heads[0][0]
-        if group.offered is None or sort < group.offered:
-            group.offered = sort
-            heappush(self._first, (sort, group.serial, group))
-
-    def _has_room_again(self, executor: Executor) -> None:
-        """An executor has a free slot: the groups that it can serve are no longer blocked."""
-        for group in self._blockable:
-            if group.blocked and executor in group.able:
-                group.blocked = False
-                self._offer_group(group)
 
     def _forget_empty(self, queue: Queue) -> None:
         """Forget an empty queue, unless it is the lane's only one, which is likely to be used again."""

@@ -309,4 +309,4 @@ def test_unchanged_rules_of_empty_buckets_cost_no_memory() -> None:
         order.settle(slot.run, 0.0, starts=True)
     for number in range(20):
         order.set_rules("a", LaneRules(rate="1/d", rate_per="key", age=60.0 + number % 2), 0.0, str)
-    assert len(order._opens) == 50
+    assert len(order._tokens.opens) == 50

@@ -29,6 +29,7 @@ MODULES = (
         f"actors/scheduling/{name}.py"
         for name in (
             "order",
+            "offers",
             "executor_pool",
             "handles",
             "admission",

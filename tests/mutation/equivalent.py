@@ -15,20 +15,23 @@ _ROOM = "a group whose executors have no room is blocked again when it is next"
 
 EQUIVALENT: dict[str, dict[str, str]] = {
     "actors/scheduling/order.py": {
-        "Order._offer: 0 → 1": "a lane is offered again at the same place; the second entry is outdated "
-        "when it is reached, so only memory is lost",
-        "Order._offer: removed: return": _AGAIN,
-        "Order._offer_group: place < group.offered → place <= group.offered": _AGAIN,
         "Order.grants: removed: continue": "the entry is outdated, so nothing can be granted for it",
         "Order.grants: removed: heappop(group.heads)": "the head is outdated, and removed when it is reached",
         "Order.enter: 1 → 2": _SERIAL,
-        "Order._group_of: 1 → 2": _SERIAL,
         "Order.__init__: 0 → 1": _SERIAL,
-        "Order._has_room_again: removed: return": _ROOM,
-        "Order._has_room_again: group.blocked and executor in group.able → group.blocked or executor in "
+    },
+    "actors/scheduling/offers.py": {
+        "Offers.offer: 0 → 1": "a lane is offered again at the same place; the second entry is outdated "
+        "when it is reached, so only memory is lost",
+        "Offers.offer: removed: return": _AGAIN,
+        "Offers.offer_group: place < group.offered → place <= group.offered": _AGAIN,
+        "Offers.serial: 1 → 2": _SERIAL,
+        "Offers.__init__: 0 → 1": _SERIAL,
+        "Offers.has_room_again: removed: return": _ROOM,
+        "Offers.has_room_again: group.blocked and executor in group.able → group.blocked or executor in "
         "group.able": _ROOM,
-        "Order.take_blocked: removed: continue": _NOT_BLOCKED,
-        "Order.take_blocked: group.blocked and group.unreported → group.blocked or group.unreported": (
+        "Offers.take_blocked: removed: continue": _NOT_BLOCKED,
+        "Offers.take_blocked: group.blocked and group.unreported → group.blocked or group.unreported": (
             _NOT_BLOCKED
         ),
     },
