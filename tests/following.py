@@ -20,8 +20,9 @@ from greenroom.actors.executors.connection import ENDED, Connection, connection_
 from greenroom.actors.journal.stream import Stream
 from greenroom.errors import Conflict
 from greenroom.gateway import Gateway, GatewayConfig, open_gateway
+from greenroom.gateway.cluster.followers import Followers
 from greenroom.gateway.cluster.following import Following
-from greenroom.gateway.cluster.leading import Followers, Leading
+from greenroom.gateway.cluster.leading import Leading
 from greenroom.gateway.cluster.replica import Replica
 from greenroom.gateway.cluster.router import Router
 from greenroom.gateway.cluster.standing import NodeEngine

@@ -30,7 +30,7 @@ from ..auth.tokens import Caller
 from ..client.errors import raised_from
 from ..commands.entries import Fields
 from ..http.responses import Response
-from .leading import LEADER_LOST, NOT_LEADER
+from .follower_session import LEADER_LOST, NOT_LEADER
 from .replica import Replica
 from .silence import receive_within
 

@@ -24,8 +24,10 @@ from ...protocol.errors import Invalid, Unavailable
 from ...protocol.records import ClusterInfo, LeaderInfo
 from ..auth.tokens import Caller, Role
 from ..commands.entries import Entry, Fields
+from .follower_session import NodeGateway
 from .following import Following, LeaderLost
-from .leading import Leading, NodeGateway, receive_first, send_last
+from .joining import receive_first, send_last, serve
+from .leading import Leading
 from .relay import relay
 from .replica import Replica
 from .request_ids import with_request_ids, with_true_joins
@@ -256,7 +258,7 @@ class Router:
             while self.taking_over:
                 await self.wait_for_change()
         if self.leading is not None and self.leading.engine.has_lease:
-            await self.leading.serve(connection, gateway)
+            await serve(self.leading, connection, gateway)
             return
         try:
             first = await receive_first(connection)

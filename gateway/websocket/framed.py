@@ -1,7 +1,7 @@
 """The WebSocket connection of an executor, or of a node of the cluster: it carries their frames.
 
 The frames are those of `protocol.executors` and `protocol.cluster`. The engine serves executors
-(`engine.executors`), and the leader serves nodes (`cluster/leading.py`); this module limits what the
+(`engine.executors`), and the leader serves nodes (`cluster/joining.py`); this module limits what the
 connection receives, and ends it. There is no queue of frames: `send` waits while the socket is full, and the
 connection is not read while a frame is handled.
 """

@@ -25,8 +25,9 @@ from ..actors.engine.leadership import Leadership
 from ..actors.executors.connection import ENDED, Connection
 from ..actors.journal.stream import Stream
 from ..gateway.background import background
+from ..gateway.cluster.followers import Followers
 from ..gateway.cluster.following import Following, NotTheLeader, RefusedByLeader
-from ..gateway.cluster.leading import Followers, Leading
+from ..gateway.cluster.leading import Leading
 from ..gateway.cluster.replica import Replica
 from ..gateway.cluster.router import Router
 from ..gateway.cluster.standing import NodeEngine

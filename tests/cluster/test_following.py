@@ -14,8 +14,8 @@ import trio
 from greenroom.actors.executors.connection import connection_pair
 from greenroom.actors.journal.stream import Stream
 from greenroom.errors import Conflict, Invalid, TooLarge
+from greenroom.gateway.cluster.follower_session import LEADER_LOST, NOT_LEADER
 from greenroom.gateway.cluster.following import Following, LeaderLost, NotTheLeader, RefusedByLeader
-from greenroom.gateway.cluster.leading import LEADER_LOST, NOT_LEADER
 from greenroom.gateway.cluster.replica import Replica
 from greenroom.persistence.memory import MemoryStore
 from greenroom.protocol import cluster as wire

@@ -11,7 +11,7 @@ from greenroom.actors.executors.connection import connection_pair
 from greenroom.actors.journal.stream import RING_SIZE
 from greenroom.gateway.auth.scopes import Scope
 from greenroom.gateway.auth.tokens import Caller, Role
-from greenroom.gateway.cluster.leading import LEADER_LOST, NOT_LEADER
+from greenroom.gateway.cluster.follower_session import LEADER_LOST, NOT_LEADER
 from greenroom.protocol import cluster as wire
 from greenroom.protocol.commands import (
     GetRun,
@@ -82,7 +82,7 @@ async def test_a_follower_whose_state_the_ring_does_not_follow_receives_a_snapsh
 
 
 async def test_a_large_snapshot_is_sent_in_parts(autojump_clock, monkeypatch):
-    monkeypatch.setattr("greenroom.gateway.cluster.leading._PART_BYTES", 500)
+    monkeypatch.setattr("greenroom.gateway.cluster.follower_session._PART_BYTES", 500)
     async with pair() as here:
         for number in range(20):
             await here.engine.submit("wait", handle=f"h{number}", params={})
@@ -97,8 +97,8 @@ async def test_a_large_snapshot_is_sent_in_parts(autojump_clock, monkeypatch):
 
 
 async def test_events_are_divided_by_their_number_and_their_bytes(autojump_clock, monkeypatch):
-    monkeypatch.setattr("greenroom.gateway.cluster.leading._MOST_EVENTS", 4)
-    monkeypatch.setattr("greenroom.gateway.cluster.leading._EVENTS_BYTES", 1000)
+    monkeypatch.setattr("greenroom.gateway.cluster.follower_session._MOST_EVENTS", 4)
+    monkeypatch.setattr("greenroom.gateway.cluster.follower_session._EVENTS_BYTES", 1000)
     async with pair() as here:
         await set_params(here, 6)
         for _ in range(3):
@@ -462,7 +462,7 @@ async def test_two_commands_with_one_id_break_the_protocol(autojump_clock):
 
 
 async def test_the_commands_of_a_node_without_an_answer_are_limited(autojump_clock, monkeypatch):
-    monkeypatch.setattr("greenroom.gateway.cluster.leading._MOST_CALLS", 3)
+    monkeypatch.setattr("greenroom.gateway.cluster.follower_session._MOST_CALLS", 3)
     async with pair() as here:
         node = await follower_of(here)
         await node.join()
@@ -543,7 +543,7 @@ async def test_a_follower_that_beats_and_does_not_read_is_disconnected(autojump_
 
 
 async def test_the_answers_that_wait_for_a_follower_are_bounded(autojump_clock, monkeypatch, caplog):
-    monkeypatch.setattr("greenroom.gateway.cluster.leading._MOST_UNSENT", 50_000)
+    monkeypatch.setattr("greenroom.gateway.cluster.follower_session._MOST_UNSENT", 50_000)
     async with pair() as here:
         for number in range(20):
             await here.engine.flows.create(f"f{number}", "x" * 1000)
@@ -580,7 +580,7 @@ async def test_a_follower_that_does_not_read_is_later_sent_only_the_last_list_of
 async def test_an_answer_that_a_follower_would_not_accept_is_an_error_and_not_sent(
     autojump_clock, monkeypatch
 ):
-    monkeypatch.setattr("greenroom.gateway.cluster.leading.MAX_MESSAGE", 2000)
+    monkeypatch.setattr("greenroom.gateway.cluster.follower_session.MAX_MESSAGE", 2000)
     async with pair() as here:
         node = await follower_of(here)
         await node.join()

@@ -16,7 +16,7 @@ from greenroom.actors.engine.leadership import Leadership
 from greenroom.actors.executors.connection import Connection, MemoryConnection, connection_pair
 from greenroom.actors.run.api import Run
 from greenroom.cluster.node import Identity, Node
-from greenroom.gateway.cluster.leading import NodeGateway
+from greenroom.gateway.cluster.follower_session import NodeGateway
 from greenroom.persistence.failures import StoreDown
 from greenroom.persistence.holders import Holder
 from greenroom.persistence.lease import Lease
