@@ -45,7 +45,7 @@ from ..flow.api import Flows
 from ..flow.services import FlowServices
 from ..journal.change import Change
 from ..journal.journal import Journal
-from ..journal.stream import Cursor, FellBehind, Published, Stream
+from ..journal.stream import Stream
 from ..messages import (
     Accepted,
     AnswerInterrupt,
@@ -71,6 +71,7 @@ from ..webhooks.api import Webhooks
 from ..workers.api import Workers
 from .bulk import Search, for_each
 from .entry_point import Caller, EntryPoint
+from .event_reader import EventReader
 from .lease import Leasing
 from .reads import Reads
 from .ticket import Ticket
@@ -504,7 +505,8 @@ class Engine(Reads):
             except msgspec.ValidationError as error:
                 where, reason = place_and_reason(error)
                 raise Invalid(f"filter{where}: {reason}") from None
-        return _Events(self, self._stream.cursor(self._stream.last_seq if after is None else after), filter)
+        cursor = self._stream.cursor(self._stream.last_seq if after is None else after)
+        return EventReader(cursor, self.snapshot, filter)
 
     @property
     def stream(self) -> Stream:
@@ -603,42 +605,3 @@ class Engine(Reads):
 def _end(accepted: Accepted) -> Reply[RunRecord | None]:
     assert accepted.ended is not None, "the entry point sets it"
     return accepted.ended
-
-
-class _Events:
-    """An iterator over the stream."""
-
-    def __init__(self, engine: Engine, cursor: Cursor, filter: Filter | None) -> None:
-        self._engine = engine
-        self._cursor = cursor
-        self._filter = filter
-        self._taken: list[Published] = []  # the next event last
-
-    def __aiter__(self) -> _Events:
-        return self
-
-    async def __anext__(self) -> Event | Snapshot:
-        await trio.lowlevel.checkpoint()
-        while True:
-            while self._taken:
-                event = self._taken.pop().event
-                if self._filter is None or self._filter.passes(event):
-                    return event
-            try:
-                taken = await self._cursor.take()
-            except FellBehind:
-                try:
-                    snapshot = await self._engine.snapshot()
-                except Unavailable:
-                    raise StopAsyncIteration from None
-                self._cursor.seq = snapshot.seq
-                return snapshot
-            if not taken:
-                raise StopAsyncIteration
-            self._taken = [*reversed(taken), *self._taken]  # meanwhile, another task can have taken events
-
-    def at_hand(self) -> list[Event]:
-        """The next events that are available without waiting, for readers that take several in one call."""
-        taken, self._taken = self._taken, []
-        events = (published.event for published in reversed(taken))
-        return [event for event in events if self._filter is None or self._filter.passes(event)]
