@@ -46,7 +46,7 @@ class Awaited:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._blocking, name)
-        if isinstance(value, sync.Flows | sync.Workers | sync.Executors | sync.Schedules):
+        if isinstance(value, sync.Flows | sync.Workers | sync.Executors | sync.Schedules | sync.Webhooks):
             return Awaited(value)
         if name == "events":
             return lambda *args, **kwargs: _AwaitedEvents(value(*args, **kwargs))
