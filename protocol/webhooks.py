@@ -80,10 +80,10 @@ def check_secret(secret: object) -> bytes | None:
     if secret is None:
         return None
     if not isinstance(secret, str) or len(secret) < _SHORTEST_SECRET:
-        what = f"{len(secret)} characters" if isinstance(secret, str) else type(secret).__name__
+        what = f"{len(secret)} characters" if isinstance(secret, str) else "another type"
         raise Invalid(
             f"webhook_secret must be a string of at least {_SHORTEST_SECRET} characters (got {what}): create "
-            "one with `openssl rand -hex 32`"
+            'one with "openssl rand -hex 32"'
         )
     return secret.encode()
 

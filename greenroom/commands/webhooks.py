@@ -16,7 +16,7 @@ _PAGE = 1000
 @click.pass_context
 @for_server
 def webhooks(server: Server, ctx: click.Context) -> None:
-    """List dead webhooks, to which an event could not be delivered for a day; redeliver or drop them.
+    """List, redeliver or drop webhooks that could not deliver an event for a day.
 
     \b
     Examples:

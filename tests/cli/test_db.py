@@ -129,7 +129,7 @@ def test_the_store_can_be_named_by_the_environment(
     store: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setenv("GREENROOM_STORE", store)
-    assert greenroom("db", "upgrade").stdout == f"{store}: created the tables (schema 6).\n"
+    assert greenroom("db", "upgrade").stdout == f"{store}: created the tables (schema 7).\n"
     assert (tmp_path / "store.db").exists()
 
 
@@ -177,20 +177,20 @@ def test_a_store_in_memory_is_refused_with_the_reason():
 def test_a_store_of_a_newer_version_is_refused_by_every_command(store: str, tmp_path: Path):
     run_some(store, tmp_path, 1)
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
-        connection.execute("UPDATE meta SET schema_version = 7")
+        connection.execute("UPDATE meta SET schema_version = 8")
     for given in (["upgrade"], ["check"], ["prune", "--keep-runs", "0"]):
         assert "created by a newer Greenroom" in refused("db", *given, "--store", store)
     assert (
-        "schema 7; this version of Greenroom requires schema 6"
+        "schema 8; this version of Greenroom requires schema 7"
         in greenroom("db", "current", "--store", store).stdout
     )
 
 
 def test_a_sqlite_store_is_sound_after_use_by_an_engine(store: str, tmp_path: Path):
     run_some(store, tmp_path, 3)
-    assert greenroom("db", "upgrade", "--store", store).stdout.endswith("nothing to do (schema 6).\n")
-    assert greenroom("db", "check", "--store", store).stdout.endswith("no errors (schema 6).\n")
-    assert "schema 6;" in greenroom("db", "current", "--store", store).stdout
+    assert greenroom("db", "upgrade", "--store", store).stdout.endswith("nothing to do (schema 7).\n")
+    assert greenroom("db", "check", "--store", store).stdout.endswith("no errors (schema 7).\n")
+    assert "schema 7;" in greenroom("db", "current", "--store", store).stdout
 
 
 def test_an_engine_opens_a_store_that_upgrade_has_created(store: str, tmp_path: Path):
@@ -299,15 +299,15 @@ def test_an_empty_database_on_a_server_is_refused_with_what_to_run(server: Serve
         run_some(url, tmp_path, 1)
     assert "run greenroom db upgrade" in refused("db", "check", "--store", url)
     assert (
-        "no schema; this version of Greenroom requires schema 6"
+        "no schema; this version of Greenroom requires schema 7"
         in greenroom("db", "current", "--store", url).stdout
     )
 
 
 def test_upgrade_creates_the_tables_of_a_server_and_can_be_repeated(server: Server, tmp_path: Path):
     url = server.fresh_database()
-    assert "created the tables (schema 6)" in greenroom("db", "upgrade", "--store", url).stdout
-    assert "schema 6;" in greenroom("db", "current", "--store", url).stdout
+    assert "created the tables (schema 7)" in greenroom("db", "upgrade", "--store", url).stdout
+    assert "schema 7;" in greenroom("db", "current", "--store", url).stdout
     assert "nothing to do" in greenroom("db", "upgrade", "--store", url).stdout
     assert greenroom("db", "check", "--store", url).exit_code == 0
     assert len(run_some(url, tmp_path, 3)) == 3

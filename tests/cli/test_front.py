@@ -49,7 +49,8 @@ def test_a_client_needs_neither_an_engine_nor_a_store():
     loaded = set(ended.stdout.split())
     assert {"greenroom.gateway.client", "greenroom.actors.channel"} <= loaded
     assert {name for name in loaded if name.startswith(("greenroom.actors.", "greenroom.persistence"))} == {
-        "greenroom.actors.channel"
+        "greenroom.actors.channel",
+        "greenroom.actors.tracing",
     }
     assert not loaded & {"sqlalchemy", "sqlite3"}
 
@@ -63,6 +64,7 @@ def test_a_client_for_asyncio_needs_neither_an_engine_nor_a_store():
         "greenroom.actors.aio.methods",
         "greenroom.actors.aio.portal",
         "greenroom.actors.channel",
+        "greenroom.actors.tracing",
     }
 
 

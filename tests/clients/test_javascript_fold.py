@@ -28,6 +28,7 @@ from greenroom.protocol.events import (
     ScheduleChanged,
     ScheduleFired,
     ScheduleMissed,
+    WebhookChanged,
 )
 from greenroom.protocol.fold import Projection
 from greenroom.protocol.records import Snapshot
@@ -240,7 +241,8 @@ def of_other_parts(events: list[Event]) -> list[Event]:
         ExecutorChanged(seq=last.seq + 8, executor="e", status="gone", **base),
         LeaderChanged(seq=last.seq + 9, address="http://a", term=3, node="n1", **base),
         NodeChanged(seq=last.seq + 10, status="left", address="http://b", node="n1", **base),
-        *of_schedules(last.seq + 10, some.run, base),
+        WebhookChanged(seq=last.seq + 11, webhook="w", of_run=some.run, to="dead", **base),
+        *of_schedules(last.seq + 11, some.run, base),
     ]
 
 

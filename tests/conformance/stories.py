@@ -1,5 +1,5 @@
 """What happens in each vector. Every story runs on an engine in mock time, from a snapshot on; only those
-about executors and nodes consist of events that are written here."""
+about executors, nodes and webhooks consist of events that are written here."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from greenroom.protocol.events import (
     RunChanged,
     RunStateChanged,
     RunWaiting,
+    WebhookChanged,
 )
 from greenroom.protocol.fold import Projection
 from greenroom.protocol.records import KEPT_ENDED_RUNS, RunRecord, Snapshot
@@ -112,6 +113,10 @@ class Written:
         """A node leads."""
         self.add(LeaderChanged, node=node, address=f"http://{node}.example:8735", term=term)
 
+    def webhook(self, webhook: str, run: str, to: str, **fields: Any) -> None:
+        """A webhook is dead, or someone has decided about it."""
+        self.add(WebhookChanged, webhook=webhook, of_run=run, to=to, **fields)
+
     def submit(self, run: str, place: int, **fields: Any) -> None:
         """A new run."""
         about = {"run": run, "handle": f"handle {run}", "lane": "main", "job": "train", "kind": "start"}
@@ -180,6 +185,15 @@ def nodes(story: Written) -> None:
     story.leader("n2", 4)
     story.node("n1", "left")
     story.move("a", Status.SUCCEEDED)
+
+
+def webhooks(story: Written) -> None:
+    webhook, run = "5c0f3f0e7e3d4a1f9b1f6f2f8f9d7a10", "a"
+    story.submit(run, 1)
+    error = "the receiver responded with status 503"
+    story.webhook(webhook, run, "dead", attempts=12, error=error)
+    story.webhook(webhook, run, "redelivered")
+    story.webhook(webhook, "unknown", "dropped")
 
 
 def _about(run: RunRecord) -> dict[str, str]:
@@ -497,6 +511,7 @@ STORIES: dict[str, Story | Written] = {
     "nodes": Written(
         "Nodes of a cluster join and leave, and another one leads: no state changes.", nodes, a_leader
     ),
+    "webhooks": Written("A webhook is dead, and delivered again: no state changes.", webhooks),
     "one-run": Story("A run makes progress and succeeds.", one_run),
     "limits": Story("Runs wait for lanes and for the global limit; limits change.", limits),
     "handle-queue": Story("Runs wait in a handle; one replaces the active run.", waiting_in_a_handle),

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpac
 
 from ...actors.channel import Result_co
 from ...gateway.client import RunEngine, RunTicket
-from ...gateway.client.interface import RunFlows, RunSchedules
+from ...gateway.client.interface import RunFlows, RunSchedules, RunWebhooks
 from ...protocol.batches import RunKeywords
 from ...protocol.errors import GreenroomError
 from ...protocol.events import Event, Filter
@@ -75,6 +75,7 @@ class Client:
         self.flows = FlowsClient(self)
         self.executors = ExecutorsClient(self)
         self.schedules = SchedulesClient(self)
+        self.webhooks = WebhooksClient(self)
         self._trace = trace
 
     @overload
@@ -278,6 +279,25 @@ class SchedulesClient:
     async def ask(self, name: str, *arguments: Any, **options: Any) -> Any:
         """See `Client.ask`."""
         return await self._client.ask(f"schedules.{name}", *arguments, **options)
+
+
+class WebhooksClient:
+    """A client's calls about webhooks: the methods of `engine.webhooks`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    dead = _query(RunWebhooks.dead)
+    redeliver = _command(RunWebhooks.redeliver)
+    drop = _command(RunWebhooks.drop)
+
+    async def command(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """See `Client.command`."""
+        return await self._client.command(f"webhooks.{name}", *arguments, **options)
+
+    async def ask(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """See `Client.ask`."""
+        return await self._client.ask(f"webhooks.{name}", *arguments, **options)
 
 
 class _Events:
