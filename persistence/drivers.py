@@ -12,10 +12,13 @@ from __future__ import annotations
 import math
 import socket
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+from sqlalchemy import Connection
 
 from .addresses import Address, Kind
 from .failures import NoAddressAnswers, Refusal, StoreBroken, missing_driver
@@ -47,6 +50,9 @@ BEGIN: dict[tuple[Kind, bool], tuple[str, ...]] = {
 
 IDLE_IN_TRANSACTION = 60.0
 """Seconds after which a server ends a transaction whose client was cut off, and releases its row locks."""
+
+_USUAL_CACHE = "PRAGMA cache_size=-64000"
+_SMALL_CACHE = "PRAGMA cache_size=-8000"
 
 # A dead peer is detected within a minute, also while waiting for its answer.
 _KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
@@ -111,6 +117,19 @@ def refuse_a_failed_transaction(kind: Kind, connection: Any) -> None:
         raise StoreBroken("cannot commit the transaction: one of its statements failed")
 
 
+@contextmanager
+def reading_once(connection: Connection) -> Iterator[None]:
+    """In the block, SQLite caches little: what reads a whole store needs each page once."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    connection.exec_driver_sql(_SMALL_CACHE)
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql(_USUAL_CACHE)
+
+
 def _connect_sqlite(address: Address) -> sqlite3.Connection:
     connection = sqlite3.connect(
         address.database,
@@ -127,7 +146,7 @@ def _connect_sqlite(address: Address) -> sqlite3.Connection:
                 "(network file systems do not); move it to a local disk"
             )
         connection.execute(f"PRAGMA synchronous={address.parameters.get('synchronous', 'full')}")
-        connection.execute("PRAGMA cache_size=-64000")
+        connection.execute(_USUAL_CACHE)
         # Up to 32 MB in the -wal file: page writes coalesce there, and the database is synced less often.
         connection.execute("PRAGMA wal_autocheckpoint=8000")
         connection.execute("PRAGMA foreign_keys=ON")

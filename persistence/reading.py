@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.lanes import DEFAULT_RULES, LaneRules
-from ..protocol.records import KEPT_ENDED_RUNS, ExecutorState, RunRecord
+from ..protocol.records import KEPT_ENDED_RUNS, UNTIL_TIME, ExecutorState, RunRecord
 from ..protocol.schedules import ScheduleRecord
 from ..protocol.states import PENDING
 from . import schema
@@ -172,10 +172,13 @@ def _read_pending(connection: Connection) -> list[StoredRun]:
 
 
 def _lean(record: RunRecord, terms: Terms) -> StoredRun:
-    """A delayed run, of which there can be very many: equal names and empty collections are one object."""
+    """A delayed run, of which there can be very many: equal values are one object."""
     for name in ("lane", "job", "kind"):
         force_setattr(record, name, intern(getattr(record, name)))
     force_setattr(record, "tags", record.tags or _NO_TAGS)
+    force_setattr(record, "waiting_for", UNTIL_TIME)
+    if record.updated_at == record.created_at:
+        force_setattr(record, "updated_at", record.created_at)
     return StoredRun(record, terms, None, False, _NOTHING, _NOTHING, _NOTHING, _NO_FILES)
 
 

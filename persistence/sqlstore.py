@@ -20,6 +20,7 @@ from . import schema
 from .addresses import Address
 from .database import LONG_CALL, Connect, DatabaseManager
 from .drivers import connect as open_connection
+from .drivers import reading_once
 from .elections import Election
 from .failures import StoreBroken
 from .lease import TTL, Lease, Wait
@@ -180,9 +181,12 @@ class SqlStore:
             await trio.sleep(wait.seconds + _A_MOMENT)
             await self._database.with_retry(partial(take, patient=False), limit=LONG_CALL)
         self._lease.start()  # the lease is renewed from here on, however long reading takes
-        stored = await self._database.with_retry(
-            lambda connection: read_all(connection, now), limit=LONG_CALL
-        )
+
+        def read(connection: Connection) -> Stored:
+            with reading_once(connection):
+                return read_all(connection, now)
+
+        stored = await self._database.with_retry(read, limit=LONG_CALL)
         self._epoch = stored.epoch
         await self._database.read(lambda _: self._note(stored.last_seq))
         return stored

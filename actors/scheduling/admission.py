@@ -12,7 +12,7 @@ A submission is first decided (`decide`) and then carried out. Until then the de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NoReturn
 
@@ -141,14 +141,17 @@ class Admission:
             replaced += self._handles.restore(
                 name, admitted.get(name), waiting.get(name, []), replacing.get(name)
             )
+        self._delays.restore(self._delayed(stored), now)
+        return replaced
+
+    def _delayed(self, stored: Stored) -> Iterator[tuple[str, float, StoredRun | None]]:
         for one in stored.pending:
             record, known = one.record, self.pending.get(one.record.id)
             at = record.not_before if known is None else known.not_before
             if at is not None:
-                self._delays.add(record.id, at, now, one if known is None else None)
                 if one.terms.coalesces:
                     self._debounced.setdefault(record.handle, {})[record.id] = None
-        return replaced
+                yield record.id, at, one if known is None else None
 
     def find(self, run: str) -> Submission | None:
         """The submission of a pending run."""

@@ -10,7 +10,7 @@ even a submission until it is due or someone sends it a message.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
 from ...persistence.store import StoredRun
@@ -50,17 +50,27 @@ class Delays:
         """The number of runs that are pending, but have no submission."""
         return self._without_submission
 
-    def add(self, run: str, at: float, now: float, stored: StoredRun | None = None) -> float:
-        """Add a run with its time, in Unix seconds; returns the seconds until then. `stored`: it gets its
-        submission later."""
-        self._runs[run] = stored
-        self._without_submission += stored is not None
+    def add(self, run: str, at: float, now: float) -> float:
+        """Add a run with its time, in Unix seconds; returns the seconds until then."""
+        self._runs[run] = None
         self._serial += 1
         heappush(self._heap, (at, self._serial, run))
         left = at - self._clock()
         if self._heap[0][2] == run:
             self._set_deadline(left, now)
         return left
+
+    def restore(self, stored: Iterable[tuple[str, float, StoredRun | None]], now: float) -> None:
+        """Restore the delayed runs of an earlier engine, in the order of submission. Those with a stored
+        state get their submissions later."""
+        for run, at, later in stored:
+            self._runs[run] = later
+            self._without_submission += later is not None
+            self._serial += 1
+            self._heap.append((at, self._serial, run))
+        heapify(self._heap)
+        if self._heap:
+            self._set_deadline(self._heap[0][0] - self._clock(), now)
 
     def drop(self, run: str) -> None:
         """The run has ended."""

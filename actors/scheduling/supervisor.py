@@ -18,7 +18,7 @@ import trio
 
 from ...persistence.store import Stored, StoredRun
 from ...protocol.lanes import DEFAULT_RULES, key_of
-from ...protocol.states import PENDING
+from ...protocol.states import PENDING, Status
 from ..actor import Actor, Directory
 from ..effects import Effects, Spawn
 from ..engine.recovery import cannot_start
@@ -246,15 +246,16 @@ class SupervisorMachine:
         """Restore the runs that were pending when the engine ended, in the order of their submission. Those
         without a submission are delayed."""
         self._now = now
-        tried = (run.record.id for run in stored.pending if run.tried and run.deaths > 1)
-        self.order.trials.begin(suspects_after_restart(stored.pending), tried)
+        begun = [run for run in stored.pending if run.record.status is not Status.QUEUED]
+        tried = (run.record.id for run in begun if run.tried and run.deaths > 1)
+        self.order.trials.begin(suspects_after_restart(begun), tried)
         replaced = self._admission.restore(stored, submissions, now, wall_now)
         children: dict[str, list[str]] = {}
         for submission in submissions:
             if submission.terms.parent is not None:
                 children.setdefault(submission.terms.parent, []).append(submission.id)
         restore_order(self.order, self.effects, stored, submissions, now, wall_now)
-        deaths = deaths_after_restart(stored.pending)
+        deaths = deaths_after_restart(begun)
         for submission in submissions:
             if submission.stored is not None and awaits_executor(submission.stored):
                 generation = restore_body(self.order, submission, self._key_of(submission.id), now)

@@ -39,4 +39,4 @@ def measure() -> Iterator[Figure]:
         10,
         note=f"{computed:.2g} s of processor time; the file is in the system's cache",
     )
-    yield Figure(f"{name}: memory", max(opening.resident for opening in openings) / 1e9, "GB", "<=", 1.2)
+    yield Figure(f"{name}: memory", max(opening.resident for opening in openings) / 1e9, "GB", "<=", 1)
