@@ -35,7 +35,7 @@ class Phase(Enum):
     DELAYED = "outside its lane until its time"
 
 
-class Submission(msgspec.Struct):
+class Submission(msgspec.Struct, gc=False):
     """A submitted run. The supervisor keeps it while the run is pending, and the run's actor uses it, too."""
 
     id: str
@@ -88,7 +88,7 @@ class Submission(msgspec.Struct):
         return self.begun or bool(self.terms.ancestors)
 
 
-class Accepted(msgspec.Struct):
+class Accepted(msgspec.Struct, gc=False):
     """The answer to a submission: the run, and whether the submission joined an earlier one.
 
     `ended`, if set, is answered at the run's end instead of the submission's own reply. All callers who join
@@ -103,7 +103,7 @@ class Accepted(msgspec.Struct):
 # From callers (the embedding API, the gateway, a body that calls a child) to the supervisor.
 
 
-class Submit(msgspec.Struct):
+class Submit(msgspec.Struct, gc=False):
     """Submit a run. Answered when the run is created, or with the run that it joins."""
 
     submission: Submission

@@ -81,7 +81,7 @@ def check_keywords(function: str, options: Iterable[str], *others: str) -> None:
             )
 
 
-class SubmitOptions(msgspec.Struct, frozen=True, kw_only=True):
+class SubmitOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One submission, with its defaults.
 
     Without `params`, the run gets the handle's draft. A run of the job `flow` without a handle gets a new

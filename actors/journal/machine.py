@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 from ...persistence.store import Batch
@@ -82,7 +83,8 @@ class JournalMachine:
         self._mentions: list[Change] = []
         self._mentioned_by = math.inf  # the deadline for their commit
         self._unread: list[Reply[None]] = []  # answered when the store is back
-        self._watchers: dict[str, list[Reply[RunRecord | None]]] = {}
+        self._watchers: dict[str, Reply[RunRecord | None]] = {}  # nearly always one for each run
+        self._more_watchers: dict[str, list[Reply[RunRecord | None]]] = {}
 
     def begin(self, projection: Projection) -> None:
         """Continue from the committed state."""
@@ -101,7 +103,7 @@ class JournalMachine:
     @property
     def watchers(self) -> int:
         """The number of replies that wait for the end of a run."""
-        return sum(len(replies) for replies in self._watchers.values())
+        return len(self._watchers) + sum(len(replies) for replies in self._more_watchers.values())
 
     def receive(self, message: Any) -> None:
         """Handle a message."""
@@ -129,10 +131,10 @@ class JournalMachine:
 
     def close(self) -> None:
         """Fail all replies that still wait for the end of a run."""
-        for replies in self._watchers.values():
-            for reply in replies:
-                reply.fail(Unavailable("engine has stopped; stored runs resume on restart"))
+        for reply in chain(self._watchers.values(), *self._more_watchers.values()):
+            reply.fail(Unavailable("engine has stopped; stored runs resume on restart"))
         self._watchers.clear()
+        self._more_watchers.clear()
 
     def _set_deadline(self, now: float) -> None:
         if not self._mentions:
@@ -244,7 +246,7 @@ class JournalMachine:
             if change.ended is not None:
                 ended.append(change.ended)
             if change.watch is not None and change.run is not None:
-                self._watchers.setdefault(change.run, []).append(change.watch)
+                self._watchers[change.run] = change.watch
         if ended:
             tell("supervisor", "", RunsEnded(ended))
         for change, outcome in batch.decided:
@@ -253,7 +255,9 @@ class JournalMachine:
         if batch.events:
             self._publish(batch.events)
         for record in batch.ended:
-            for reply in self._watchers.pop(record.id, ()):
+            if record.id in self._watchers:
+                self._watchers.pop(record.id).set(record)
+            for reply in self._more_watchers.pop(record.id, ()):
                 reply.set(record)
         for change, outcome in batch.decided:
             if change.reply is None:
@@ -278,8 +282,10 @@ class JournalMachine:
             run = self.projection.runs.get(message.run)
             if run is None or run.ended:
                 message.reply.set(run)
+            elif message.run not in self._watchers or self._watchers[message.run].done:
+                self._watchers[message.run] = message.reply
             else:
-                watchers = self._watchers.setdefault(message.run, [])
+                watchers = self._more_watchers.setdefault(message.run, [])
                 if len(watchers) & (len(watchers) - 1) == 0:  # at powers of 2: remove those that are answered
                     watchers[:] = [reply for reply in watchers if not reply.done]
                 watchers.append(message.reply)

@@ -594,6 +594,8 @@ class _New(msgspec.Struct, frozen=True, gc=False):
 
 
 def _cancels(replaced: tuple[str, ...], by: str) -> tuple[tuple[Kind, str, object], ...]:
+    if not replaced:  # nearly always
+        return ()
     return tuple(("supervisor", "", cancel_replaced(run, by)) for run in replaced)
 
 
