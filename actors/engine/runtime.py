@@ -48,7 +48,7 @@ from ..run.services import Services, Surroundings
 from ..schedules.actor import SchedulesActor
 from ..scheduling.supervisor import Supervisor
 from ..webhooks.api import Webhooks
-from ..webhooks.deliveries import MAX_ANSWER, Deliveries
+from ..webhooks.deliveries import Deliveries
 from ..webhooks.subscribing import Subscriptions
 from ..workers.api import Workers
 from ..workers.dispatch import Dispatch
@@ -203,7 +203,7 @@ class Runtime:
             random.random,
         )
         self._http = HttpPush(networks)
-        self._hooks_http = HttpPush(webhook_networks, MAX_ANSWER)
+        self._hooks_http = HttpPush(webhook_networks, reads_bodies=False)
         self._deliveries = None
         if webhook_secret is not None:
             self._deliveries = Deliveries(

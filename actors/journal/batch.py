@@ -5,6 +5,7 @@ Plain data without messages: the projection is only read, and nothing is committ
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Sequence
 
 from msgspec.structs import force_setattr
@@ -18,7 +19,7 @@ from ...protocol.states import ENDED
 from ..webhooks.marking import Types, marks
 from .change import REPORTING, Change, Outcome, ProgressReport
 
-_NO_WEBHOOKS: Types = {}
+_NO_WEBHOOKS: dict[str, frozenset[str]] = {}
 
 
 class DecidedBatch:
@@ -33,7 +34,7 @@ class DecidedBatch:
         projection: Projection,
         now: float,
         changes: Sequence[Change | ProgressReport],
-        webhooks: Types = _NO_WEBHOOKS,
+        webhooks: dict[str, frozenset[str]] = _NO_WEBHOOKS,
     ) -> None:
         self._projection = projection
         self._now = now
@@ -54,7 +55,7 @@ class DecidedBatch:
                 self._progress(change)
         self.marks_webhooks = bool(self.webhooks)
         if webhooks or self.webhooks:
-            self._mark({**webhooks, **self.webhooks} if self.webhooks else webhooks)
+            self._mark(ChainMap(self.webhooks, webhooks) if self.webhooks else webhooks)
 
     @property
     def seq(self) -> int:

@@ -1,14 +1,15 @@
 """The delivery of webhooks: a task that reads from the store what is due, and a few tasks that send it.
 
 All that waits is in the store; in memory are only the deliveries in flight. One receiver gets at most
-`_MOST_PER_RECEIVER` of them at a time, and one while it fails, so a slow receiver does not hold up others. A
-webhook is delivered by one task at a time, which records each delivered event before it sends the next.
+`_MOST_PER_RECEIVER` of them at a time. Receivers that fail or are slow get one, and together at most half of
+all, so they do not hold up others. A webhook is delivered by one task at a time, which records each delivered event before it sends the next.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -27,16 +28,15 @@ from ..workers.push import Push, PushFailed
 
 logger = logging.getLogger("greenroom")
 
-MAX_ANSWER = 65_536
-"""Bytes that are read of a receiver's response."""
-
 _MOST = 16
 _MOST_PER_RECEIVER = 4
-_MOST_FAILING = 1000
+_MOST_SLOW = 1000
 _PAGE = 8
 """The number of events of a run after which other runs have their turn."""
 
 _TIMEOUT = 10.0
+_SLOW = 5.0
+"""Seconds after which a response is late: its receiver is treated like one that fails."""
 _RECHECK = 30.0
 """Seconds after which due times are compared with the wall clock again, which can be set."""
 _MAX_ERROR = 500
@@ -62,7 +62,7 @@ class Deliveries:
         self._random = random
         self._woken = trio.Event()
         self._in_flight: dict[str, str] = {}  # the receivers of webhooks, by their ids
-        self._failing: dict[str, None] = {}  # receivers whose last delivery failed
+        self._slow: dict[str, None] = {}  # receivers whose last delivery failed, or took long
 
     def wake(self) -> None:
         """Look for what is due: an event was committed that concerns a webhook, or a dead one is revived."""
@@ -80,23 +80,28 @@ class Deliveries:
     async def _start_due(self, nursery: trio.Nursery) -> float:
         """Start what is due, as far as there is room; returns the seconds until more is due."""
         while len(self._in_flight) < _MOST:
-            busy = [receiver for receiver in set(self._in_flight.values()) if not self._has_room(receiver)]
-            ids = list(self._in_flight)
-            found = await self._journal.read(partial(self._store.due_webhooks, _MOST, sorted(busy), ids))
+            busy, ids = sorted(self._busy()), list(self._in_flight)
+            found = await self._journal.read(partial(self._store.due_webhooks, _MOST, busy, ids))
             if not found:
                 break
             now = self._clock()
             for due in found:
                 if due.next_at > now:
                     return min(due.next_at - now, _RECHECK)
-                if len(self._in_flight) < _MOST and self._has_room(due.receiver):
+                if len(self._in_flight) < _MOST and due.receiver not in self._busy():
                     self._in_flight[due.webhook.id] = due.receiver
                     nursery.start_soon(self._deliver, due)
         return math.inf
 
-    def _has_room(self, receiver: str) -> bool:
-        count = sum(each == receiver for each in self._in_flight.values())
-        return count < (1 if receiver in self._failing else _MOST_PER_RECEIVER)
+    def _busy(self) -> set[str]:
+        """The receivers that get no other delivery now."""
+        counts = Counter(self._in_flight.values())
+        slow = [receiver for receiver in counts if receiver in self._slow]
+        busy = {receiver for receiver, count in counts.items() if count >= _MOST_PER_RECEIVER}
+        busy.update(slow)
+        if sum(counts[receiver] for receiver in slow) >= _MOST // 2:
+            busy.update(self._slow)
+        return busy
 
     async def _deliver(self, due: DueWebhook) -> None:
         try:
@@ -112,12 +117,16 @@ class Deliveries:
         for event in events:
             if event.type not in webhook.types:
                 continue
+            began = trio.current_time()
             error = await self._post(webhook.url, event)
             if error is not None:
-                self._fails(due.receiver)
+                self._is_slow(due.receiver)
                 await self._failed(webhook, error)
                 return
-            self._failing.pop(due.receiver, None)
+            if trio.current_time() - began > _SLOW:
+                self._is_slow(due.receiver)
+            else:
+                self._slow.pop(due.receiver, None)
             settled = event.seq
             webhook = replace(webhook, attempts=0, failing_since=None)
             await self._commit(WebhookSettled(webhook.id, settled, self._clock()))
@@ -127,10 +136,10 @@ class Deliveries:
         if reached > settled:
             await self._commit(WebhookSettled(webhook.id, reached, self._clock()))
 
-    def _fails(self, receiver: str) -> None:
-        self._failing[receiver] = None
-        if len(self._failing) > _MOST_FAILING:
-            del self._failing[next(iter(self._failing))]
+    def _is_slow(self, receiver: str) -> None:
+        self._slow[receiver] = None
+        if len(self._slow) > _MOST_SLOW:
+            del self._slow[next(iter(self._slow))]
 
     async def _post(self, url: str, event: Event) -> str | None:
         """Send an event; returns why it was not delivered."""
@@ -141,8 +150,7 @@ class Deliveries:
             try:
                 status, _ = await self._push.post(url, body, signed)
             except PushFailed as error:
-                # A response of status 200 that is too large: what it contains does not matter.
-                return None if error.code == "too_large" else error.message[:_MAX_ERROR]
+                return error.message[:_MAX_ERROR]
             return None if 200 <= status < 300 else f"the receiver responded with status {status}"
         return f"the receiver did not respond within {_TIMEOUT:g} s"
 
