@@ -46,13 +46,15 @@ class WebhooksInMemory:
                 types[run] = types.get(run, frozenset()).union(self._rows[id].webhook.types)
         return types
 
-    def due(self, most: int, busy: Sequence[str], without: Sequence[str]) -> DueWebhooks:
+    def due(
+        self, most: int, busy: Sequence[str], without: Sequence[str], among: Sequence[str] | None
+    ) -> DueWebhooks:
         """See `Store.due_webhooks`."""
         found = (
             (row.next_at, row)
-            for receiver, rows in self._by_receiver.items()
+            for receiver in (self._by_receiver if among is None else among)
             if receiver not in busy
-            for id, row in rows.items()
+            for id, row in self._by_receiver.get(receiver, {}).items()
             if row.next_at is not None and id not in without
         )
         first = nsmallest(most, found, key=itemgetter(0))

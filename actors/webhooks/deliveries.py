@@ -1,15 +1,14 @@
 """The delivery of webhooks: a task that reads from the store what is due, and a few tasks that send it.
 
-All that waits is in the store; in memory are only the deliveries in flight. One receiver gets at most
-`_MOST_PER_RECEIVER` of them at a time. Receivers that fail or are slow get one, and together at most half of
-all, so they do not hold up others. A webhook is delivered by one task at a time, which records each delivered event before it sends the next.
+All that waits is in the store; in memory are only the deliveries in flight, of which each receiver has its
+share (`shares`). A webhook is delivered by one task at a time, which records each delivered event before it
+sends the next.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -25,18 +24,14 @@ from ..channel import Reply
 from ..journal.change import Change
 from ..journal.journal import Journal
 from ..workers.push import Push, PushFailed
+from .shares import PROMPT, Shares
 
 logger = logging.getLogger("greenroom")
 
-_MOST = 16
-_MOST_PER_RECEIVER = 4
-_MOST_SLOW = 1000
 _PAGE = 8
 """The number of events of a run after which other runs have their turn."""
 
 _TIMEOUT = 10.0
-_SLOW = 5.0
-"""Seconds after which a response is late: its receiver is treated like one that fails."""
 _RECHECK = 30.0
 """Seconds after which due times are compared with the wall clock again, which can be set."""
 _MAX_ERROR = 500
@@ -61,8 +56,7 @@ class Deliveries:
         self._clock = clock
         self._random = random
         self._woken = trio.Event()
-        self._in_flight: dict[str, str] = {}  # the receivers of webhooks, by their ids
-        self._slow: dict[str, None] = {}  # receivers whose last delivery failed, or took long
+        self._shares = Shares()
 
     def wake(self) -> None:
         """Look for what is due: an event was committed that concerns a webhook, or a dead one is revived."""
@@ -79,35 +73,25 @@ class Deliveries:
 
     async def _start_due(self, nursery: trio.Nursery) -> float:
         """Start what is due, as far as there is room; returns the seconds until more is due."""
-        while len(self._in_flight) < _MOST:
-            busy, ids = sorted(self._busy()), list(self._in_flight)
-            found = await self._journal.read(partial(self._store.due_webhooks, _MOST, busy, ids))
+        shares = self._shares
+        while shares.left:
+            limits = (shares.left, shares.busy(), shares.webhooks, shares.among())
+            found = await self._journal.read(partial(self._store.due_webhooks, *limits))
             if not found:
                 break
             now = self._clock()
             for due in found:
                 if due.next_at > now:
                     return min(due.next_at - now, _RECHECK)
-                if len(self._in_flight) < _MOST and due.receiver not in self._busy():
-                    self._in_flight[due.webhook.id] = due.receiver
+                if shares.take(due.webhook.id, due.receiver):
                     nursery.start_soon(self._deliver, due)
         return math.inf
-
-    def _busy(self) -> set[str]:
-        """The receivers that get no other delivery now."""
-        counts = Counter(self._in_flight.values())
-        slow = [receiver for receiver in counts if receiver in self._slow]
-        busy = {receiver for receiver, count in counts.items() if count >= _MOST_PER_RECEIVER}
-        busy.update(slow)
-        if sum(counts[receiver] for receiver in slow) >= _MOST // 2:
-            busy.update(self._slow)
-        return busy
 
     async def _deliver(self, due: DueWebhook) -> None:
         try:
             await self._deliver_page(due)
         finally:
-            del self._in_flight[due.webhook.id]
+            self._shares.release(due.webhook.id)
             self.wake()
 
     async def _deliver_page(self, due: DueWebhook) -> None:
@@ -119,14 +103,11 @@ class Deliveries:
                 continue
             began = trio.current_time()
             error = await self._post(webhook.url, event)
+            in_time = trio.current_time() - began <= PROMPT
+            self._shares.rate(due.receiver, prompt=error is None and in_time)
             if error is not None:
-                self._is_slow(due.receiver)
                 await self._failed(webhook, error)
                 return
-            if trio.current_time() - began > _SLOW:
-                self._is_slow(due.receiver)
-            else:
-                self._slow.pop(due.receiver, None)
             settled = event.seq
             webhook = replace(webhook, attempts=0, failing_since=None)
             await self._commit(WebhookSettled(webhook.id, settled, self._clock()))
@@ -135,11 +116,6 @@ class Deliveries:
             reached = max(reached, due.marked)
         if reached > settled:
             await self._commit(WebhookSettled(webhook.id, reached, self._clock()))
-
-    def _is_slow(self, receiver: str) -> None:
-        self._slow[receiver] = None
-        if len(self._slow) > _MOST_SLOW:
-            del self._slow[next(iter(self._slow))]
 
     async def _post(self, url: str, event: Event) -> str | None:
         """Send an event; returns why it was not delivered."""

@@ -50,6 +50,10 @@ async def test_the_webhooks_that_are_due_first_come_first(place: Place) -> None:
         in_order = [("early", NOW), ("other", NOW + 0.5), ("middle", NOW + 1), ("late", NOW + 2)]
         assert await due(story.store) == in_order
         assert await due(story.store, busy=[receiver_of(URL)]) == [("other", NOW + 0.5)]
+        assert [
+            each.webhook.run for each in await story.store.due_webhooks(9, [], [], [receiver_of(OTHER)])
+        ] == ["other"]
+        assert await story.store.due_webhooks(9, [], [], []) == []
         assert await due(story.store, without=[webhook_id("early", URL)]) == in_order[1:]
         assert [each.webhook.run for each in await story.store.due_webhooks(2, [], [])] == ["early", "other"]
 
@@ -114,14 +118,12 @@ async def test_events_of_a_dead_webhook_are_kept_while_its_run_is_kept(place: Pl
 
 async def test_the_types_of_pending_runs_are_known_after_a_restart(place: Place) -> None:
     async with opened(place) as story:
-        await story.tell(
-            created("both"),
-            memos=[added("both"), added("both", OTHER, types=["run_state_changed", "run_log"])],
-        )
+        types = ["run_log", "run_state_changed"]
+        await story.tell(created("both"), memos=[added("both"), added("both", OTHER, types=types)])
         await story.tell(*life("ended"), memos=[added("ended")])
         await story.tell(created("plain"))
     async with opened(place) as story:
-        assert story.stored.webhooks == {"both": frozenset({"run_log", "run_state_changed"})}
+        assert story.stored.webhooks == {"both": frozenset(types)}
 
 
 @pytest.mark.parametrize("seed", range(3))

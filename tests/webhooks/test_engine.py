@@ -189,9 +189,34 @@ async def test_a_slow_receiver_does_not_hold_up_others(autojump_clock):
         ticket = await engine.submit("quick", handle="a", params={}, notify=URL)
         await trio.sleep(1)
         assert receiver.states(ticket.id) == ALL
+        assert receiver.at_once == 1, "it has not accepted anything yet"
+        receiver.seconds = 3.0
+        await trio.sleep(60)
         assert receiver.at_once == 4
+        receiver.seconds = 60.0
         await trio.sleep(15)  # it has timed out
         assert receiver.at_once == 1
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(60.0, 200), (0.0, 503), (7.0, 200)])
+async def test_new_receivers_that_hang_fail_or_are_slow_do_not_hold_up_others(
+    autojump_clock, seconds, status
+):
+    receiver = Receiver(lambda url, event: status if "bad" in url else 200)
+    receiver.slow, receiver.seconds = "bad", seconds
+    async with delivering(receiver, max_concurrent=50) as engine:
+        await (await engine.submit("quick", handle="a", params={}, notify=URL)).result()
+        await trio.sleep(1)
+        for number in range(120):
+            url = f"https://bad{number // 3}.example.org/hook"
+            await engine.submit("quick", handle=f"bad {number}", params={}, notify=url)
+            if number % 10 == 0:
+                await trio.sleep(1)
+                ticket = await engine.submit("quick", handle="a", params={}, notify=URL)
+                await ticket.result()
+                await trio.sleep(0.5)
+                assert receiver.states(ticket.id) == ALL
+                assert receiver.at_once <= 8
 
 
 async def test_at_most_sixteen_deliveries_are_in_flight(autojump_clock):
