@@ -1,7 +1,7 @@
 """How many deliveries each receiver gets at a time, so that none holds up the others.
 
-A receiver is *prompt* if its last delivery succeeded quickly. All others, which fail, are slow or are new, get
-one delivery at a time, and together at most half of all. This module does no I/O.
+A receiver is *prompt* if its last delivery succeeded quickly. All others, which fail, are slow or are new,
+get one delivery at a time, and together at most half of all. This module does no I/O.
 """
 
 from __future__ import annotations

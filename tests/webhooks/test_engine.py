@@ -306,6 +306,44 @@ async def test_notify_requires_a_secret(autojump_clock):
             pass
 
 
+@pytest.mark.parametrize(
+    ("options", "notify", "text"),
+    [
+        (
+            {},
+            "http://10.0.0.1/",
+            'notify of lane "images": url .* is not called: .*not public',
+        ),
+        ({}, "http://169.254.169.254/", 'notify of lane "images": .* is never called'),
+        ({}, {"url": URL, "types": ["x"]}, 'notify of lane "images": "x" is not an event type'),
+        ({"webhook_secret": None}, URL, 'notify of lane "images" requires a secret .* set webhook_secret'),
+    ],
+)
+async def test_the_receivers_of_lanes_are_checked_at_the_start(autojump_clock, options, notify, text):
+    lanes = {"images": {"limit": 4, "notify": notify}}
+    with pytest.raises(Invalid, match=text):
+        async with delivering(Receiver(), lanes=lanes, **options):
+            pass
+
+
+async def test_without_a_secret_the_engine_says_once_what_is_not_delivered(autojump_clock, store, caplog):
+    receiver = Receiver(lambda url, event: 503)
+    async with delivering(receiver, store=store()) as engine:
+        await engine.set_lane("images", notify=URL)
+        await engine.set_lane("films", notify=URL)
+        await (await engine.submit("quick", handle="a", params={}, notify=URL)).result()
+    assert "webhook_secret" not in caplog.text
+    async with delivering(receiver, store=store(), webhook_secret=None) as engine:
+        ticket = await engine.submit("quick", handle="b", params={}, lane="images")
+        await ticket.result()
+    [message] = [record.getMessage() for record in caplog.records if "webhook_secret" in record.getMessage()]
+    assert message.startswith("webhooks of lanes with notify (films, images) and of earlier runs are stored")
+    receiver.respond = lambda url, event: 200
+    async with delivering(receiver, store=store()):
+        await trio.sleep(60)
+    assert receiver.states(ticket.id) == ALL, "what is stored is delivered when there is a secret"
+
+
 async def test_the_same_request_id_with_another_receiver_is_a_conflict(autojump_clock):
     async with delivering(Receiver()) as engine:
         given = {"handle": "a", "params": {}, "request_id": "r"}
