@@ -175,7 +175,7 @@ class Runtime:
         subscriptions = Subscriptions(
             webhook_networks,
             signs=webhook_secret is not None,
-            notify_of=lambda lane: self._journal.look_now(lambda committed: committed.rules(lane).notify),
+            notify_of=self._journal.notify_of,
         )
         subscriptions.check_lanes(lanes)
         entry = self._entry = EntryPoint(
