@@ -114,7 +114,7 @@ class Deliveries:
         reached = events[-1].seq if events else settled
         if len(events) < _PAGE:
             reached = max(reached, due.marked)
-        if reached > settled:
+        if reached > settled or settled == due.webhook.delivered:  # else it would be due again at once
             await self._commit(WebhookSettled(webhook.id, reached, self._clock()))
 
     async def _post(self, url: str, event: Event) -> str | None:
