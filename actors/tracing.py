@@ -132,7 +132,7 @@ def current() -> TraceContext | None:
 
 def carry(options: Options) -> Options:
     """Return the options of a submission with the current span, unless they name another one."""
-    if not in_use() or "traceparent" in options or (context := current()) is None:
+    if _API not in sys.modules or "traceparent" in options or (context := current()) is None:
         return options
     traced = {**options, "traceparent": context.parent, "tracestate": context.state}
     return cast(Options, traced)

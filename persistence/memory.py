@@ -262,8 +262,10 @@ class MemoryStore:
         made = (request for request in self._requests.values() if request.run in wanted)
         return {request.run for request in made if request.request_id.startswith(prefix)}
 
-    async def due_webhooks(self, most: int, busy: Sequence[str], without: Sequence[str]) -> DueWebhooks:
-        return self._webhooks.due(most, busy, without)
+    async def due_webhooks(
+        self, most: int, busy: Sequence[str], without: Sequence[str], among: Sequence[str] | None = None
+    ) -> DueWebhooks:
+        return self._webhooks.due(most, busy, without, among)
 
     async def webhook(self, id: str) -> Webhook | None:
         return self._webhooks.get(id)

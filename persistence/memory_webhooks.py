@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from heapq import nsmallest
+from operator import itemgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -34,6 +36,7 @@ class WebhooksInMemory:
     def __init__(self) -> None:
         self._rows: dict[str, _Row] = {}
         self._by_run: dict[str, list[str]] = {}
+        self._by_receiver: dict[str, dict[str, _Row]] = {}
 
     def types_of(self, runs: Iterable[str]) -> dict[str, frozenset[str]]:
         """Return the types of events that the webhooks of these runs deliver, by run."""
@@ -43,14 +46,19 @@ class WebhooksInMemory:
                 types[run] = types.get(run, frozenset()).union(self._rows[id].webhook.types)
         return types
 
-    def due(self, most: int, busy: Sequence[str], without: Sequence[str]) -> DueWebhooks:
+    def due(
+        self, most: int, busy: Sequence[str], without: Sequence[str], among: Sequence[str] | None
+    ) -> DueWebhooks:
         """See `Store.due_webhooks`."""
-        found = [
-            DueWebhook(row.webhook, row.receiver, row.marked, row.next_at)
-            for id, row in self._rows.items()
-            if row.next_at is not None and row.receiver not in busy and id not in without
-        ]
-        return sorted(found, key=lambda due: due.next_at)[:most]
+        found = (
+            (row.next_at, row)
+            for receiver in (self._by_receiver if among is None else among)
+            if receiver not in busy
+            for id, row in self._by_receiver.get(receiver, {}).items()
+            if row.next_at is not None and id not in without
+        )
+        first = nsmallest(most, found, key=itemgetter(0))
+        return [DueWebhook(row.webhook, row.receiver, row.marked, next_at) for next_at, row in first]
 
     def get(self, id: str) -> Webhook | None:
         """Return one webhook."""
@@ -73,13 +81,14 @@ class WebhooksInMemory:
 
     def forget(self, run: str) -> None:
         """Remove the webhooks of a run."""
-        for id in self._by_run.pop(run, ()):
-            del self._rows[id]
+        for id in list(self._by_run.get(run, ())):
+            self._remove(self._rows[id])
 
     def remember(self, memo: WebhookMemo) -> None:
         """Store a change."""
         if isinstance(memo, WebhookAdded):
-            self._rows[memo.webhook.id] = _Row(memo.webhook, memo.receiver, memo.at)
+            row = self._rows[memo.webhook.id] = _Row(memo.webhook, memo.receiver, memo.at)
+            self._by_receiver.setdefault(memo.receiver, {})[memo.webhook.id] = row
             self._by_run.setdefault(memo.webhook.run, []).append(memo.webhook.id)
         elif isinstance(memo, WebhooksMarked):
             for id in self._by_run.get(memo.run, ()):
@@ -96,7 +105,7 @@ class WebhooksInMemory:
             row.webhook = replace(webhook, delivered=memo.seq, attempts=0, failing_since=None, error=None)
             row.next_at = memo.at if row.marked > memo.seq else None
             if row.ended and row.next_at is None:
-                self._remove(webhook)
+                self._remove(row)
         elif isinstance(memo, WebhookFailed):
             row.next_at = memo.next_at
             row.webhook = replace(
@@ -111,11 +120,16 @@ class WebhooksInMemory:
                 row.webhook = replace(webhook, attempts=0, failing_since=None, dead_at=None)
                 row.next_at = memo.at
             else:
-                self._remove(webhook)
+                self._remove(row)
 
-    def _remove(self, webhook: Webhook) -> None:
+    def _remove(self, row: _Row) -> None:
+        webhook = row.webhook
         del self._rows[webhook.id]
-        others = self._by_run[webhook.run]
-        others.remove(webhook.id)
-        if not others:
+        of_run = self._by_run[webhook.run]
+        of_run.remove(webhook.id)
+        if not of_run:
             del self._by_run[webhook.run]
+        of_receiver = self._by_receiver[row.receiver]
+        del of_receiver[webhook.id]
+        if not of_receiver:
+            del self._by_receiver[row.receiver]

@@ -18,7 +18,11 @@ _types = msgspec.json.Decoder(tuple[str, ...])
 
 
 def read_due_webhooks(
-    connection: Connection, most: int, busy: Sequence[str], without: Sequence[str]
+    connection: Connection,
+    most: int,
+    busy: Sequence[str],
+    without: Sequence[str],
+    among: Sequence[str] | None = None,
 ) -> DueWebhooks:
     """Return webhooks with undelivered events, in the order of the times at which they are due."""
     webhooks = schema.webhooks
@@ -29,6 +33,8 @@ def read_due_webhooks(
         .order_by(webhooks.c.next_at)
         .limit(most)
     )
+    if among is not None:
+        found = found.where(webhooks.c.receiver.in_(among))
     return [
         DueWebhook(_as_webhook(row), row.receiver, row.marked, row.next_at)
         for row in connection.execute(found)

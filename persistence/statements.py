@@ -96,7 +96,15 @@ class Statements:
 
     def one(self, sql: str, parameters: Row = ()) -> int:
         """Execute one statement with parameters marked `?`; returns the number of matched rows."""
-        return self._one(sql if self._kind == "sqlite" else sql.replace("?", "%s"), parameters)
+        return self._one(self._marked(sql), parameters)
+
+    def many(self, sql: str, rows: list[Row]) -> None:
+        """Execute one statement for each row of parameters marked `?`."""
+        if rows:
+            self._many(self._marked(sql), rows)
+
+    def _marked(self, sql: str) -> str:
+        return sql if self._kind == "sqlite" else sql.replace("?", "%s")
 
     def _delete(self, table: Table, column: str, keys: Sequence[Any]) -> None:
         if self._kind == "sqlite":

@@ -444,9 +444,12 @@ class Store(Protocol):
     async def runs_of_requests(self, runs: Sequence[str], prefix: str) -> set[str]:
         """Return those of the runs that have a request id with this prefix."""
 
-    async def due_webhooks(self, most: int, busy: Sequence[str], without: Sequence[str]) -> DueWebhooks:
+    async def due_webhooks(
+        self, most: int, busy: Sequence[str], without: Sequence[str], among: Sequence[str] | None = None
+    ) -> DueWebhooks:
         """Return at most `most` webhooks with undelivered events, those that are due first; except those of
-        `busy` receivers, and those `without`, given by their ids."""
+        `busy` receivers, and those `without`, given by their ids. With `among`, only those of these
+        receivers."""
 
     async def webhook(self, id: str) -> Webhook | None:
         """Return one webhook."""

@@ -8,6 +8,7 @@ nothing is sent until it is redelivered. Each request is signed with the engine'
 from __future__ import annotations
 
 import hmac
+import re
 from hashlib import blake2b, sha256
 from urllib.parse import urlsplit
 
@@ -26,6 +27,9 @@ _SHORTEST_SECRET = 16
 TIMESTAMP = "Greenroom-Timestamp"
 SIGNATURE = "Greenroom-Signature"
 DELIVERY = "Greenroom-Delivery"
+
+
+_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Webhook(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -88,11 +92,11 @@ def check_secret(secret: object) -> bytes | None:
     return secret.encode()
 
 
-def check_webhook_id(id: object) -> str:
+def check_webhook_id(id: object, what: str = "webhook_id") -> str:
     """Check the id of a webhook. Raises `Invalid`."""
-    if not isinstance(id, str) or len(id) != 32:
+    if not isinstance(id, str) or _ID.fullmatch(id) is None:
         raise Invalid(
-            f"webhook_id must be the id of a webhook, which has 32 characters (got {shown(id)})",
+            f"{what} must be the id of a webhook, which has 32 hexadecimal digits (got {shown(id)})",
             value=shown(id),
         )
     return id

@@ -16,7 +16,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TESTED = (
-    "body cli engine examples flow gateway lifetime persistence protocol stores stream worker workers"
+    "body cli engine examples flow gateway lifetime persistence protocol stores stream tracing webhooks "
+    "worker workers"
 ).split()
 
 LEFT_OUT = [
@@ -30,18 +31,26 @@ def floors() -> list[str]:
     """Each dependency at the oldest release that is admitted, as a constraint for pip."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    declared = [*project["dependencies"], *extras["postgres"], *extras["mysql"], *extras["redis"]]
+    declared = [
+        *project["dependencies"],
+        *extras["postgres"],
+        *extras["mysql"],
+        *extras["redis"],
+        *extras["otel"],
+    ]
     found = [re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", requirement) for requirement in declared]
     assert all(found), declared
     pinned = {match[1]: match[2] for match in found if match}
     pinned["psycopg-binary"] = pinned["psycopg"]
+    pinned["opentelemetry-sdk"] = pinned["opentelemetry-api"]
     return [f"{name}=={version}" for name, version in pinned.items()]
 
 
 def tools() -> list[str]:
     """The dependencies of the tests, in addition to those of the project."""
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["test"]
-    return [tool for tool in extra if not tool.startswith(("greenroom[", "schemathesis"))]
+    named = [tool for tool in extra if not tool.startswith(("greenroom[", "schemathesis", "opentelemetry"))]
+    return [*named, "opentelemetry-sdk"]
 
 
 def test_every_dependency_names_its_oldest_release() -> None:
@@ -54,7 +63,7 @@ def test_the_oldest_releases_pass_the_tests(tmp_path: Path) -> None:
     constraints.write_text("\n".join(floors()))
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
-    wanted = ["-e", f"{ROOT}[postgres,mysql,redis]", *tools()]
+    wanted = ["-e", f"{ROOT}[postgres,mysql,redis,otel]", *tools()]
     subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted, "-c", constraints], check=True)
     tests = [ROOT / "tests" / name for name in TESTED]
     subprocess.run(

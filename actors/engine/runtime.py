@@ -48,7 +48,7 @@ from ..run.services import Services, Surroundings
 from ..schedules.actor import SchedulesActor
 from ..scheduling.supervisor import Supervisor
 from ..webhooks.api import Webhooks
-from ..webhooks.deliveries import MAX_ANSWER, Deliveries
+from ..webhooks.deliveries import Deliveries
 from ..webhooks.subscribing import Subscriptions
 from ..workers.api import Workers
 from ..workers.dispatch import Dispatch
@@ -175,8 +175,9 @@ class Runtime:
         subscriptions = Subscriptions(
             webhook_networks,
             signs=webhook_secret is not None,
-            notify_of=lambda lane: self._journal.look_now(lambda committed: committed.rules(lane).notify),
+            notify_of=self._journal.notify_of,
         )
+        subscriptions.check_lanes(lanes)
         entry = self._entry = EntryPoint(
             jobs, self._supervisor, self._journal, ids, clock, max_value_bytes, subscriptions
         )
@@ -203,7 +204,7 @@ class Runtime:
             random.random,
         )
         self._http = HttpPush(networks)
-        self._hooks_http = HttpPush(webhook_networks, MAX_ANSWER)
+        self._hooks_http = HttpPush(webhook_networks, reads_bodies=False)
         self._deliveries = None
         if webhook_secret is not None:
             self._deliveries = Deliveries(
@@ -352,6 +353,9 @@ class Runtime:
         order.paused = {name for name, lane in lanes.items() if lane.paused}
         order.rules = {name: lane.rules for name, lane in lanes.items() if lane.rules != DEFAULT_RULES}
         self._journal.machine.webhooks = dict(stored.webhooks)
+        if self._deliveries is None:
+            notifying = sorted(name for name, lane in lanes.items() if lane.rules.notify is not None)
+            await self._warn_of_webhooks(notifying)
         self._directory.add(supervisor)
         self._executors.restore(stored)
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
@@ -359,6 +363,18 @@ class Runtime:
             self._schedules.restore(stored.schedules, self._declared, self._ids)
             self._directory.add(self._schedules)
         await self._journal.look(lambda committed: committed.seq)
+
+    async def _warn_of_webhooks(self, lanes: Sequence[str]) -> None:
+        """Without a secret, nothing is delivered: say so if there is something to deliver."""
+        whose = [f"lanes with notify ({', '.join(lanes)})"] if lanes else []
+        if await self._store.due_webhooks(1, [], []):
+            whose.append("earlier runs")
+        if whose:
+            logger.warning(
+                "webhooks of %s are stored but not delivered, because there is no secret to sign them: set "
+                "webhook_secret, or webhook_secret_file in the configuration",
+                " and of ".join(whose),
+            )
 
     def _wake_webhooks(self) -> None:
         if self._deliveries is not None:

@@ -19,6 +19,7 @@ import trio
 from ...persistence.failures import StoreBroken, StoreDown
 from ...persistence.store import Checkpoint, Store
 from ...protocol.fold import Projection
+from ...protocol.notify import Notify
 from ...protocol.records import RunRecord
 from ..actor import Actor, Delivery
 from ..channel import Reply
@@ -95,6 +96,10 @@ class Journal(Actor):
     def look_now(self, read: Callable[[Projection], T]) -> T:
         """Query the committed state, without waiting for a commit in flight."""
         return read(self.machine.projection)
+
+    def notify_of(self, lane: str) -> Notify | None:
+        """Where the committed rules of a lane want the events of its runs delivered. Each submission asks."""
+        return self.machine.projection.rules(lane).notify
 
     async def look(self, read: Callable[[Projection], T]) -> T:
         """Query the committed state, after everything sent before. While the store is down, do not wait."""

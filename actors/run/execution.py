@@ -248,8 +248,13 @@ class LocalExecution(Execution):
                 if living.may_begin is not None:
                     await living.may_begin()
                 living.begin(self)
-                span = _span_of(self.body)
-                outcome = await (self._complete() if span is None else self._complete_in(span))
+                span = None
+                if self.body.order.traceparent is not None or tracing.in_use():
+                    span = _span_of(self.body)
+                if span is None:
+                    outcome = self._outcome_of(await self._execute())
+                else:
+                    outcome = await self._execute_in(span)
         except Exception as error:
             outcome = Raised(error)
         except BaseException as error:
@@ -267,17 +272,16 @@ class LocalExecution(Execution):
         if self._job.params_type is not None:
             convert_params(self._params, self._job.params_type)
 
-    async def _complete(self) -> Returned | Pause:
-        value = await self._execute()
+    def _outcome_of(self, value: Any) -> Returned | Pause:
         if isinstance(value, Pause):
             return value
         return Returned(self.body.as_result(value), self.body.saw_cancel_request)
 
-    async def _complete_in(self, span: tracing.Span) -> Returned | Pause:
-        """The same, while the span is the current one."""
+    async def _execute_in(self, span: tracing.Span) -> Returned | Pause:
+        """Execute the body while the span is the current one."""
         with span:
             try:
-                outcome = await self._complete()
+                outcome = self._outcome_of(await self._execute())
             except BaseException as error:
                 span.set(outcome="failed" if isinstance(error, Exception) else "cancelled")
                 raise
@@ -304,8 +308,6 @@ _UNLIMITED = trio.CapacityLimiter(math.inf)
 
 def _span_of(body: Body) -> tracing.Span | None:
     order = body.order
-    if order.traceparent is None and not tracing.in_use():
-        return None
     return tracing.start_around_code(
         f"execute {order.job}",
         "consumer",

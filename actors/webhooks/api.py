@@ -42,7 +42,7 @@ class Webhooks:
         """Dead webhooks, in the order of their ids; `after` is the last id of the previous page."""
         check_page(limit)
         if after is not None:
-            check_webhook_id(after)
+            check_webhook_id(after, "after")
         self._entry.check_open()
         return await self._store.dead_webhooks(limit, after)
 

@@ -1,8 +1,8 @@
 """The delivery of webhooks: a task that reads from the store what is due, and a few tasks that send it.
 
-All that waits is in the store; in memory are only the deliveries in flight. One receiver gets at most
-`_MOST_PER_RECEIVER` of them at a time, and one while it fails, so a slow receiver does not hold up others. A
-webhook is delivered by one task at a time, which records each delivered event before it sends the next.
+All that waits is in the store; in memory are only the deliveries in flight, of which each receiver has its
+share (`shares`). A webhook is delivered by one task at a time, which records each delivered event before it
+sends the next.
 """
 
 from __future__ import annotations
@@ -24,15 +24,10 @@ from ..channel import Reply
 from ..journal.change import Change
 from ..journal.journal import Journal
 from ..workers.push import Push, PushFailed
+from .shares import PROMPT, Shares
 
 logger = logging.getLogger("greenroom")
 
-MAX_ANSWER = 65_536
-"""Bytes that are read of a receiver's response."""
-
-_MOST = 16
-_MOST_PER_RECEIVER = 4
-_MOST_FAILING = 1000
 _PAGE = 8
 """The number of events of a run after which other runs have their turn."""
 
@@ -61,8 +56,7 @@ class Deliveries:
         self._clock = clock
         self._random = random
         self._woken = trio.Event()
-        self._in_flight: dict[str, str] = {}  # the receivers of webhooks, by their ids
-        self._failing: dict[str, None] = {}  # receivers whose last delivery failed
+        self._shares = Shares()
 
     def wake(self) -> None:
         """Look for what is due: an event was committed that concerns a webhook, or a dead one is revived."""
@@ -79,30 +73,25 @@ class Deliveries:
 
     async def _start_due(self, nursery: trio.Nursery) -> float:
         """Start what is due, as far as there is room; returns the seconds until more is due."""
-        while len(self._in_flight) < _MOST:
-            busy = [receiver for receiver in set(self._in_flight.values()) if not self._has_room(receiver)]
-            ids = list(self._in_flight)
-            found = await self._journal.read(partial(self._store.due_webhooks, _MOST, sorted(busy), ids))
+        shares = self._shares
+        while shares.left:
+            limits = (shares.left, shares.busy(), shares.webhooks, shares.among())
+            found = await self._journal.read(partial(self._store.due_webhooks, *limits))
             if not found:
                 break
             now = self._clock()
             for due in found:
                 if due.next_at > now:
                     return min(due.next_at - now, _RECHECK)
-                if len(self._in_flight) < _MOST and self._has_room(due.receiver):
-                    self._in_flight[due.webhook.id] = due.receiver
+                if shares.take(due.webhook.id, due.receiver):
                     nursery.start_soon(self._deliver, due)
         return math.inf
-
-    def _has_room(self, receiver: str) -> bool:
-        count = sum(each == receiver for each in self._in_flight.values())
-        return count < (1 if receiver in self._failing else _MOST_PER_RECEIVER)
 
     async def _deliver(self, due: DueWebhook) -> None:
         try:
             await self._deliver_page(due)
         finally:
-            del self._in_flight[due.webhook.id]
+            self._shares.release(due.webhook.id)
             self.wake()
 
     async def _deliver_page(self, due: DueWebhook) -> None:
@@ -112,25 +101,21 @@ class Deliveries:
         for event in events:
             if event.type not in webhook.types:
                 continue
+            began = trio.current_time()
             error = await self._post(webhook.url, event)
+            in_time = trio.current_time() - began <= PROMPT
+            self._shares.rate(due.receiver, prompt=error is None and in_time)
             if error is not None:
-                self._fails(due.receiver)
                 await self._failed(webhook, error)
                 return
-            self._failing.pop(due.receiver, None)
             settled = event.seq
             webhook = replace(webhook, attempts=0, failing_since=None)
             await self._commit(WebhookSettled(webhook.id, settled, self._clock()))
         reached = events[-1].seq if events else settled
         if len(events) < _PAGE:
             reached = max(reached, due.marked)
-        if reached > settled:
+        if reached > settled or settled == due.webhook.delivered:  # else it would be due again at once
             await self._commit(WebhookSettled(webhook.id, reached, self._clock()))
-
-    def _fails(self, receiver: str) -> None:
-        self._failing[receiver] = None
-        if len(self._failing) > _MOST_FAILING:
-            del self._failing[next(iter(self._failing))]
 
     async def _post(self, url: str, event: Event) -> str | None:
         """Send an event; returns why it was not delivered."""
@@ -141,8 +126,7 @@ class Deliveries:
             try:
                 status, _ = await self._push.post(url, body, signed)
             except PushFailed as error:
-                # A response of status 200 that is too large: what it contains does not matter.
-                return None if error.code == "too_large" else error.message[:_MAX_ERROR]
+                return error.message[:_MAX_ERROR]
             return None if 200 <= status < 300 else f"the receiver responded with status {status}"
         return f"the receiver did not respond within {_TIMEOUT:g} s"
 

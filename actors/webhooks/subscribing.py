@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ...persistence.store import Memo
 from ...persistence.webhooks import WebhookAdded
 from ...protocol.errors import Invalid
+from ...protocol.lane_settings import LaneConfig
 from ...protocol.notify import Notify, read_notify
 from ...protocol.values import shown
 from ...protocol.webhooks import Webhook, receiver_of, webhook_id
@@ -21,18 +22,24 @@ class Subscriptions:
         self._signs = signs
         self._notify_of = notify_of
 
-    def check(self, notify: object) -> Notify:
+    def check(self, notify: object, what: str = "notify") -> Notify:
         """Check where a caller wants events delivered. Raises `Invalid`."""
-        found = read_notify("notify", notify)
+        found = read_notify(what, notify)
         refusal = refusal_of_url(found.url, self._networks)
         if refusal is not None:
-            raise Invalid(f"notify: url {shown(found.url)} is not called: {refusal}", value=found.url)
+            raise Invalid(f"{what}: url {shown(found.url)} is not called: {refusal}", value=found.url)
         if not self._signs:
             raise Invalid(
-                "notify requires a secret with which deliveries are signed: set webhook_secret, or "
+                f"{what} requires a secret with which deliveries are signed: set webhook_secret, or "
                 "webhook_secret_file in the configuration"
             )
         return found
+
+    def check_lanes(self, lanes: Mapping[str, LaneConfig]) -> None:
+        """Check where configured lanes want events delivered. Raises `Invalid`."""
+        for lane, config in lanes.items():
+            if config.changes.get("notify") is not None:
+                self.check(config.changes["notify"], f"notify of lane {shown(lane)}")
 
     def of_run(self, run: str, lane: str, notify: object, clock: Callable[[], float]) -> tuple[Memo, ...]:
         """What is committed with the creation of a run. `notify` is that of its submission."""

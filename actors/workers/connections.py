@@ -32,15 +32,18 @@ _KEPT_FOR = 5.0
 _MAX_ERROR_BODY = 4096  # bytes that are read of a response whose status is not 200
 _CONNECT_TIMEOUT = 5.0
 _CLEANUP = 5.0
+_SKIPPING = 1.0
+"""Seconds for which a body that is not needed is read."""
 
 _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 """Shortages of this machine: a connection that fails with one of these is not the worker's fault."""
 
 
 class Connections:
-    """See the module's docstring."""
+    """See the module's docstring. Without `max_answer`, only the status of a response matters: nothing in its
+    body makes a call fail."""
 
-    def __init__(self, networks: Networks, max_answer: int = MAX_ANSWER) -> None:
+    def __init__(self, networks: Networks, max_answer: int | None = MAX_ANSWER) -> None:
         self._network = CheckedNetwork(networks)
         self._max_answer = max_answer
         self._tls: ssl.SSLContext | None = None  # created by the first call over TLS, because it is slow
@@ -191,7 +194,10 @@ def _request(url: str, body: bytes, headers: dict[str, str], call: _Call) -> htt
     )
 
 
-async def _read(response: httpcore.Response, most: int) -> tuple[int, bytes]:
+async def _read(response: httpcore.Response, most: int | None) -> tuple[int, bytes]:
+    if most is None:
+        await _skip(response.stream)
+        return response.status, b""
     stream: Any = response.stream
     refused = response.status != 200
     limit = _MAX_ERROR_BODY if refused else most
@@ -211,6 +217,23 @@ async def _read(response: httpcore.Response, most: int) -> tuple[int, bytes]:
     if len(body) > limit and not refused:
         raise _too_large(f"more than {limit:,}", limit)
     return response.status, bytes(body[:limit])
+
+
+async def _skip(stream: Any) -> None:
+    """Read a body that is not needed, because the connection can be used again at its end. One that is long,
+    slow or broken costs only the connection."""
+    count = 0
+    try:
+        with trio.move_on_after(_SKIPPING) as enough:
+            async for chunk in stream:
+                count += len(chunk)
+                if count > _MAX_ERROR_BODY:
+                    enough.cancel()
+    except (httpcore.NetworkError, httpcore.ProtocolError):
+        pass  # the status has arrived, and the connection closes itself
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP):
+            await stream.aclose()
 
 
 def _check_head(response: httpcore.Response, most: int) -> None:

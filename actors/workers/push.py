@@ -29,12 +29,12 @@ class Push(Protocol):
 
 class HttpPush:
     """Calls workers and receivers of webhooks over real connections, only in the allowed networks. Opens
-    nothing before the first call and closes everything in `aclose`. With `max_answer`, responses have at most
-    this many bytes."""
+    nothing before the first call and closes everything in `aclose`. Without `reads_bodies`, the bodies of
+    responses are ignored."""
 
-    def __init__(self, networks: Networks | None = None, max_answer: int | None = None) -> None:
+    def __init__(self, networks: Networks | None = None, *, reads_bodies: bool = True) -> None:
         self._networks = networks or Networks()
-        self._max_answer = max_answer
+        self._reads_bodies = reads_bodies
         self._connections: Connections | None = None
 
     async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
@@ -42,7 +42,7 @@ class HttpPush:
         if self._connections is None:
             from .connections import MAX_ANSWER, Connections  # without calls, the HTTP client is not loaded
 
-            self._connections = Connections(self._networks, self._max_answer or MAX_ANSWER)
+            self._connections = Connections(self._networks, MAX_ANSWER if self._reads_bodies else None)
         return await self._connections.post(url, body, headers)
 
     async def aclose(self) -> None:

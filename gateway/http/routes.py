@@ -28,7 +28,7 @@ from ..limits import Rate, check_rate_of_runs
 from ..shared import Shared
 from ..tasks.calls import TABLE as TASK_CALLS
 from ..tasks.calls import TaskCall
-from ..tasks.input import read
+from ..tasks.input import NewTask, read
 from .head import Request
 from .javascript import FILES, client_file
 from .metrics import CONTENT_TYPE
@@ -140,9 +140,19 @@ def _with_given_name(error: Invalid, given_names: dict[str, str]) -> Invalid:
     return error
 
 
+def _trace_in(request: Request) -> dict[str, list[str]]:
+    """The trace of a request's headers, as parameters of a query."""
+    parent, state = request.header("traceparent"), request.header("tracestate")
+    return {} if parent is None else {"traceparent": [parent], "tracestate": [state or ""]}
+
+
 async def _task_call(task: TaskCall, call: Call) -> Response:
     """Execute a call of the compatible API for tasks and workers."""
     given = read(task.takes, call.request, call.body)
+    query = call.request.query
+    if isinstance(given, NewTask) and not given.traceparent:
+        query = {**query, **_trace_in(call.request)}  # a node that follows forwards no headers
+        given = read(task.takes, attrs.evolve(call.request, query=query), call.body)
 
     async def here() -> Response:
         return await task.act(call.shared.context(call.caller), given)
@@ -152,9 +162,7 @@ async def _task_call(task: TaskCall, call: Call) -> Response:
         return await here()
     return await router.request(
         here,
-        lambda following: following.request(
-            call.caller, request.method, request.path, request.query, call.body
-        ),
+        lambda following: following.request(call.caller, request.method, request.path, query, call.body),
         waits=task.waits,
     )
 

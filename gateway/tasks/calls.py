@@ -172,7 +172,15 @@ async def _create_task(context: Context, given: NewTask) -> Response:
     elif not flow:
         raise Invalid("flow_id or flow_version_id is required", path="flow_id")
     with _named(**{"params.params": "params_json", "params.flow": "flow_id", "params": "params_json"}):
-        options = flow_options(flow, version, params, None, request_id=given.request_id or None)
+        options = flow_options(
+            flow,
+            version,
+            params,
+            None,
+            request_id=given.request_id or None,
+            traceparent=given.traceparent or None,
+            tracestate=given.tracestate or None,
+        )
         ticket = await context.engine.submit_options(options, by=context.by)
     return answer(forms.Made(ticket.id))
 

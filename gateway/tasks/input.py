@@ -186,13 +186,16 @@ class ById(msgspec.Struct):
 
 class NewTask(msgspec.Struct):
     """Create a task of a version of a flow; version 0 means the latest published one. `flow_version_id` can
-    replace both. Two requests with the same `request_id` create one task."""
+    replace both. Two requests with the same `request_id` create one task. `traceparent` and `tracestate`
+    precede the headers of the same names."""
 
     flow_id: str = ""
     flow_version_id: str = ""
     version: Annotated[int, msgspec.Meta(ge=0)] = 0
     params_json: str | dict[str, Any] = ""
     request_id: str = ""
+    traceparent: str = ""
+    tracestate: str = ""
 
 
 class FindTasks(Paged):

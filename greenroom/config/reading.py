@@ -15,10 +15,13 @@ from cattrs.errors import ClassValidationError
 from cattrs.gen import make_dict_structure_fn, override
 
 from ..actors.jobs import Jobs
+from ..actors.webhooks.subscribing import Subscriptions
+from ..actors.workers.networks import Networks
 from ..gateway.auth.access import Access
 from ..gateway.config import GatewayConfig, Limits
 from ..modulepath import search_current_folder
 from ..protocol.errors import GreenroomError, Invalid
+from ..protocol.lane_settings import read_lane
 from ..protocol.structuring import faults_in
 from ..protocol.values import shown
 from . import kinds
@@ -144,15 +147,27 @@ def check_together(read: Read) -> Jobs | None:
                 name = "workers_without_token"
             wrong("gateway", name, f"is not valid: {error.message}")
     try:
-        webhook_secret(read.config.engine)
+        secret = webhook_secret(read.config.engine)
     except Invalid as error:
         wrong("engine", "webhook_secret_file", error.message.removeprefix("engine.webhook_secret_file "))
+    else:
+        try:
+            _check_receivers(read.config.engine, signs=secret is not None)
+        except Invalid as error:
+            wrong("engine", "lanes", f"is not valid: {error.message}")
     if read.config.cluster.enabled:
         for mistake in cluster_mistakes(read.config):
             wrong(*mistake)
     if mistakes:
         raise ConfigMistakes(sorted(mistakes, key=_place))
     return jobs
+
+
+def _check_receivers(config: EngineConfig, *, signs: bool) -> None:
+    """Check where lanes want the events of their runs delivered. Raises `Invalid`."""
+    networks = Networks(config.webhook_networks or (), setting="webhook_networks", public=True)
+    subscriptions = Subscriptions(networks, signs=signs, notify_of=lambda lane: None)
+    subscriptions.check_lanes({lane: read_lane(lane, each) for lane, each in config.lanes.items()})
 
 
 def load_named(where: str, kind: type[T]) -> T:

@@ -14,6 +14,7 @@ from greenroom.actors.executors import child_logs
 from greenroom.cli import main
 from greenroom.config.mistakes import ConfigMistakes
 from greenroom.config.reading import SETTINGS, VARIABLES, Flag, Read, read_config
+from greenroom.config.secrets import webhook_secret
 from greenroom.errors import Invalid
 from greenroom.logs import begin_logs
 from tests.cli.runner import runner
@@ -272,6 +273,47 @@ def test_config_check_checks_that_named_files_exist():
         "gateway.tls_key",
     ]
     Path("greenroom.toml").write_text("[engine]\njobs = 'app:jobs'\n")
+    assert check().exit_code == 0
+
+
+def test_the_secret_of_webhooks_is_read_from_a_file_and_never_shown():
+    secret = "the secret of webhooks of this test"
+    Path("secret").write_text(f"{secret}\n")
+    for settings in (f"webhook_secret = '{secret}'", "webhook_secret_file = 'secret'"):
+        read = configured(f"[engine]\n{settings}\n")
+        assert webhook_secret(read.config.engine) == secret
+        for result in (check(), check("--json")):
+            assert (result.exit_code, secret in result.output) == (0, False)
+    for settings, told in [
+        (
+            "webhook_secret = 'the short one'",
+            "at least 16 characters (got 13 characters)",
+        ),
+        ("webhook_secret = 'the short one'\nwebhook_secret_file = 'secret'", "at least 16 characters"),
+        (f"webhook_secret = '{secret}'\nwebhook_secret_file = 'secret'", "cannot be combined"),
+        ("webhook_secret_file = 'absent'", "cannot be read"),
+    ]:
+        Path("greenroom.toml").write_text(f"[engine]\n{settings}\n")
+        result = check()
+        assert (result.exit_code, told in result.stderr) == (2, True), result.output
+        assert "the short one" not in result.output
+        assert secret not in result.output
+
+
+def test_the_receivers_of_lanes_are_checked_like_those_of_submissions():
+    lanes = "lanes.images = {{ limit = 2, notify = '{}' }}\n"
+    for settings, url, told in [
+        ("", "https://example.org/", 'notify of lane "images" requires a secret'),
+        ("webhook_secret = 'a secret of this test'\n", "http://10.0.0.1/", "is not public, and in none of"),
+        ("", "ftp://example.org/", "does not begin with http:// or https://"),
+    ]:
+        Path("greenroom.toml").write_text(f"[engine]\n{settings}{lanes.format(url)}")
+        result = check()
+        assert result.exit_code == 2
+        assert "engine.lanes" in result.stderr
+        assert told in result.stderr
+    allowed = "webhook_secret = 'a secret of this test'\nwebhook_networks = ['10.0.0.0/8']\n"
+    Path("greenroom.toml").write_text(f"[engine]\n{allowed}{lanes.format('http://10.0.0.1/')}")
     assert check().exit_code == 0
 
 

@@ -83,6 +83,8 @@ class World:
         self.failures: dict[str, BaseException] = {}
         self.scopes: dict[str, trio.CancelScope] = {}
         self.max_concurrent: int | None = None
+        self.options: dict[str, Any] = {}
+        """Further options of the engines."""
         self.fails: Callable[[str], None] = lambda address: None
 
     def node(self, name: str, *, gateway: Any = None, serves: bool = True) -> Node:
@@ -145,6 +147,7 @@ class World:
                 max_concurrent=self.max_concurrent,
                 leadership=leadership,
                 shutdown_timeout=0,
+                **self.options,
             ) as engine:
                 yield engine, store.term
         finally:

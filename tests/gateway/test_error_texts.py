@@ -52,6 +52,7 @@ GOOD: dict[str, Any] = {
     "services": ["s"],
     "url": "http://127.0.0.1:9",
     "item_id": "i",
+    "webhook_id": "0" * 32,
     "rules": {},
     "priority": 1,
     "every": 60,

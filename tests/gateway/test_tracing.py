@@ -111,6 +111,29 @@ async def test_a_field_of_the_body_precedes_the_header(spans: Spans) -> None:
     assert span.context.trace_state.to_header() == ""
 
 
+@pytest.mark.parametrize("own", [None, PARENT.replace(SPAN_ID, "00000000000000aa")])
+async def test_a_task_of_the_compatible_api_carries_the_trace(spans: Spans, own: str | None) -> None:
+    async with house(make_bodies()) as home:
+        await home.engine.flows.publish("f", FLOW)
+        body = {"FlowID": "f", "ParamsJSON": "{}", **({} if own is None else {"traceparent": own})}
+        made = await home.http("POST", "/api/tasks", body, traceparent=PARENT, tracestate="a=1")
+        assert made.status == 200
+        await home.engine.wait(made.json["id"])
+    span = spans.one("execute flow")
+    assert spans.path(span)[1:] == ["submit flow", SPAN_ID if own is None else "00000000000000aa"]
+    assert span.context.trace_state.to_header() == ("a=1" if own is None else "")
+
+
+async def test_a_bad_header_creates_a_task_all_the_same(spans: Spans) -> None:
+    async with house(make_bodies()) as home:
+        await home.engine.flows.publish("f", FLOW)
+        for bad in ("nonsense", ""):
+            body = {"FlowID": "f", "ParamsJSON": "{}"}
+            made = await home.http("POST", "/api/tasks", body, traceparent=bad, tracestate="=")
+            assert made.status == 200
+            await home.engine.wait(made.json["id"])
+
+
 async def test_the_current_span_of_a_client_is_carried(spans: Spans) -> None:
     async with house(make_bodies()) as home, connect(home.gateway.url) as client:
         with spans.tracer.start_as_current_span("request"):

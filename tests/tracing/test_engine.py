@@ -264,6 +264,26 @@ async def test_a_run_that_had_begun_has_no_second_wait_after_a_restart(spans: Sp
     assert len(spans.named("wait waits")) == 1
 
 
+async def test_a_rerun_and_the_runs_of_a_schedule_begin_their_own_traces(spans: Spans, autojump_clock: Any):
+    async with open_engine(jobs, "memory:") as engine:
+        with spans.tracer.start_as_current_span("request"):
+            first = await engine.submit(plain, handle="a", traceparent=PARENT)
+            await first.result()
+            await (await engine.rerun(first.id)).result()
+            await engine.schedules.put("tick", job=plain, every=3600)
+            await engine.schedules.trigger("tick")
+            await trio.sleep(1)
+            failed = await engine.submit(fails, handle="b", traceparent=PARENT)
+            await engine.wait(failed.id)
+            await engine.wait((await engine.retry(failed.id)).id)
+    paths = [spans.path(span) for span in spans.named("execute plain")]
+    assert paths == [["execute plain", "submit plain", SPAN_ID], *[["execute plain", "submit plain"]] * 2]
+    assert [spans.path(span) for span in spans.named("execute fails")] == [
+        ["execute fails", "submit fails", SPAN_ID],
+        ["execute fails", "submit fails"],
+    ]
+
+
 async def test_a_schedule_cannot_have_a_trace():
     async with open_engine(jobs, "memory:") as engine:
         with pytest.raises(Invalid, match="traceparent and tracestate cannot be set for a schedule"):

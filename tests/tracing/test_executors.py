@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import trio
 from opentelemetry import trace
 
-from greenroom import Jobs, Run, open_engine
+from greenroom import Engine, Jobs, Run, open_engine
+from greenroom.gateway import GatewayConfig, open_gateway
 
 from .spans import PARENT, TRACE_ID, Spans, body_span
+
+ROOT = Path(__file__).parents[2]
 
 jobs = Jobs()
 _child = Spans()
@@ -48,14 +54,34 @@ async def where(input: Any) -> str:
 
 async def test_the_span_of_a_body_is_made_by_its_child_process(spans: Spans):
     async with open_engine(jobs, "memory:", executors=1) as engine:
-        with trio.fail_after(20):
+        await spans_cross_the_border(engine, spans)
 
-            async def result(job: Any, **options: Any) -> Any:
-                return await (await engine.submit(job, handle="a", **options)).result()
 
-            assert await result(configure) != os.getpid()
-            own, of_child = await result(calls, traceparent=PARENT)
-            made = {name: (id, parent) for name, id, parent in await result(exported)}
+async def test_the_span_of_a_body_is_made_by_an_executor_that_connects(spans: Spans, tmp_path: Path):
+    async with (
+        open_engine(jobs, "memory:", executors=0) as engine,
+        open_gateway(engine, GatewayConfig(port=0)) as gateway,
+    ):
+        command = [
+            *(sys.executable, "-m", "greenroom", "executor", "tests.tracing.test_executors:jobs"),
+            *("--url", gateway.url, "--node", "e", "--data-dir", str(tmp_path), "--slots", "4"),
+        ]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(trio.run_process, command, cwd=ROOT))
+            await spans_cross_the_border(engine, spans)
+            nursery.cancel_scope.cancel()
+
+
+async def spans_cross_the_border(engine: Engine, spans: Spans) -> None:
+    """Check that bodies execute in another process, with the trace of their submits."""
+    with trio.fail_after(30):
+
+        async def result(job: Any, **options: Any) -> Any:
+            return await (await engine.submit(job, handle="a", **options)).result()
+
+        assert await result(configure) != os.getpid()
+        own, of_child = await result(calls, traceparent=PARENT)
+        made = {name: (id, parent) for name, id, parent in await result(exported)}
     assert own == f"{TRACE_ID}-{made['execute calls'][0]}"
     assert of_child == f"{TRACE_ID}-{made['execute traced'][0]}"
     submitted, submitted_child = spans.one("submit calls"), spans.one("submit traced")

@@ -189,9 +189,34 @@ async def test_a_slow_receiver_does_not_hold_up_others(autojump_clock):
         ticket = await engine.submit("quick", handle="a", params={}, notify=URL)
         await trio.sleep(1)
         assert receiver.states(ticket.id) == ALL
+        assert receiver.at_once == 1, "it has not accepted anything yet"
+        receiver.seconds = 3.0
+        await trio.sleep(60)
         assert receiver.at_once == 4
+        receiver.seconds = 60.0
         await trio.sleep(15)  # it has timed out
         assert receiver.at_once == 1
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(60.0, 200), (0.0, 503), (7.0, 200)])
+async def test_new_receivers_that_hang_fail_or_are_slow_do_not_hold_up_others(
+    autojump_clock, seconds, status
+):
+    receiver = Receiver(lambda url, event: status if "bad" in url else 200)
+    receiver.slow, receiver.seconds = "bad", seconds
+    async with delivering(receiver, max_concurrent=50) as engine:
+        await (await engine.submit("quick", handle="a", params={}, notify=URL)).result()
+        await trio.sleep(1)
+        for number in range(120):
+            url = f"https://bad{number // 3}.example.org/hook"
+            await engine.submit("quick", handle=f"bad {number}", params={}, notify=url)
+            if number % 10 == 0:
+                await trio.sleep(1)
+                ticket = await engine.submit("quick", handle="a", params={}, notify=URL)
+                await ticket.result()
+                await trio.sleep(0.5)
+                assert receiver.states(ticket.id) == ALL
+                assert receiver.at_once <= 8
 
 
 async def test_at_most_sixteen_deliveries_are_in_flight(autojump_clock):
@@ -279,6 +304,44 @@ async def test_notify_requires_a_secret(autojump_clock):
     with pytest.raises(Invalid, match=r"at least 16 characters .got 5 characters"):
         async with delivering(Receiver(), webhook_secret="short"):
             pass
+
+
+@pytest.mark.parametrize(
+    ("options", "notify", "text"),
+    [
+        (
+            {},
+            "http://10.0.0.1/",
+            'notify of lane "images": url .* is not called: .*not public',
+        ),
+        ({}, "http://169.254.169.254/", 'notify of lane "images": .* is never called'),
+        ({}, {"url": URL, "types": ["x"]}, 'notify of lane "images": "x" is not an event type'),
+        ({"webhook_secret": None}, URL, 'notify of lane "images" requires a secret .* set webhook_secret'),
+    ],
+)
+async def test_the_receivers_of_lanes_are_checked_at_the_start(autojump_clock, options, notify, text):
+    lanes = {"images": {"limit": 4, "notify": notify}}
+    with pytest.raises(Invalid, match=text):
+        async with delivering(Receiver(), lanes=lanes, **options):
+            pass
+
+
+async def test_without_a_secret_the_engine_says_once_what_is_not_delivered(autojump_clock, store, caplog):
+    receiver = Receiver(lambda url, event: 503)
+    async with delivering(receiver, store=store()) as engine:
+        await engine.set_lane("images", notify=URL)
+        await engine.set_lane("films", notify=URL)
+        await (await engine.submit("quick", handle="a", params={}, notify=URL)).result()
+    assert "webhook_secret" not in caplog.text
+    async with delivering(receiver, store=store(), webhook_secret=None) as engine:
+        ticket = await engine.submit("quick", handle="b", params={}, lane="images")
+        await ticket.result()
+    [message] = [record.getMessage() for record in caplog.records if "webhook_secret" in record.getMessage()]
+    assert message.startswith("webhooks of lanes with notify (films, images) and of earlier runs are stored")
+    receiver.respond = lambda url, event: 200
+    async with delivering(receiver, store=store()):
+        await trio.sleep(60)
+    assert receiver.states(ticket.id) == ALL, "what is stored is delivered when there is a secret"
 
 
 async def test_the_same_request_id_with_another_receiver_is_a_conflict(autojump_clock):
