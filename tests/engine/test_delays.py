@@ -439,6 +439,28 @@ async def test_a_clock_set_while_the_engine_is_off_loses_no_run(
         assert max(before, START + LONG) <= started < max(before, START + LONG) + 0.01
 
 
+async def test_a_reserved_run_that_was_due_is_not_delayed_again_by_a_clock_set_back_over_a_restart(
+    autojump_clock, bodies: Bodies, wall: Wall
+) -> None:
+    store = MemoryStore()
+    async with open_engine(bodies.jobs, store, clock=wall, shutdown_timeout=0) as engine:
+        await engine.set_concurrency("paused", 0)
+        holder = await submit(engine, lane="paused")
+        due = await submit(engine, delay=10, reserve=True, on_conflict="queue")
+        later = await submit(engine, delay=LONG, reserve=True, on_conflict="queue")
+        await trio.sleep(20)
+        assert (await engine.snapshot()).handles["alice"].waiting == [due.id, later.id]
+    wall.ahead -= 60
+    async with open_engine(bodies.jobs, store, clock=wall, shutdown_timeout=0) as engine:
+        await engine.cancel(holder.id)
+        before = trio.current_time()
+        await until_status(engine, due, "running")
+        assert trio.current_time() - before < 1
+        assert (await engine.snapshot()).handles["alice"].waiting == [later.id]
+        bodies.end(due)
+        assert await starts_at(engine, later) >= START + LONG
+
+
 async def test_the_order_in_a_handle_survives_a_restart(autojump_clock, bodies: Bodies, wall: Wall) -> None:
     store = MemoryStore()
     async with open_engine(bodies.jobs, store, clock=wall, shutdown_timeout=0) as engine:

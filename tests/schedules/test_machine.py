@@ -254,7 +254,7 @@ def test_a_limited_number_of_firings_is_submitted_at_a_time(monkeypatch):
 
 
 def test_a_turn_is_short(monkeypatch):
-    monkeypatch.setattr(module, "_DECISIONS_PER_TURN", 2)
+    monkeypatch.setattr(module, "_VISITED_PER_TURN", 5)
     driver = Driver(*(record(f"s{number}") for number in range(5)))
     driver.turn(100)
     assert len(driver.submitted) == 2
@@ -262,3 +262,23 @@ def test_a_turn_is_short(monkeypatch):
     driver.turn(100)
     driver.turn(100)
     assert len(driver.submitted) == 5
+
+
+def test_a_turn_visits_a_limited_number_of_due_times_not_of_schedules():
+    many = {"missed": "all", "missed_limit": 1000}
+    driver = Driver(*(record(f"s{number}", **many) for number in range(5)))
+    driver.turn(1_000_000)
+    assert len(driver.submitted) == 1, "each of them visits the last 1,000 due times"
+    driver.turn(1_000_000)
+    assert len(driver.submitted) == 2
+
+
+def test_schedules_that_were_deleted_or_changed_need_no_memory():
+    driver = Driver()
+    for number in range(500):
+        driver.turn(number, put(name=f"s{number}"))
+        driver.turn(number, Delete(f"s{number}", "app", Reply()))
+    for number in range(500):
+        driver.turn(number, put(every=1000.0 + number))
+    assert len(driver.machine._heap) < 100
+    assert driver.wakes_at == 499 + 1499
