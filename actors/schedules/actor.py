@@ -104,4 +104,4 @@ def submission_of(record: ScheduleRecord, request_id: str | None) -> SubmitOptio
 
 def caller_of(record: ScheduleRecord) -> Caller:
     """Who submits the runs of a schedule, in their events."""
-    return Caller(f"schedule:{record.name}")
+    return Caller(f"schedule:{record.name}", request_ids=f"schedule:{record.name}:")

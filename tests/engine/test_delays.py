@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from greenroom import Engine, Run, Ticket
-from greenroom.errors import Conflict, Invalid, NotInteractive, QueueFull, RunCancelled, RunTimedOut
+from greenroom.errors import Conflict, Invalid, NoActiveRun, NotInteractive, QueueFull, RunCancelled, RunTimedOut
 from greenroom.persistence.memory import MemoryStore
 from tests.support import open_engine
 
@@ -271,6 +271,26 @@ async def test_messages_to_a_delayed_run_are_refused(autojump_clock, engine: Eng
     with pytest.raises(NotInteractive):
         await engine.inject(later.id, "hello")
     assert await starts_at(engine, later) >= START + LONG
+
+
+async def test_commands_for_the_handle_of_a_delayed_run_name_the_run(autojump_clock, engine: Engine) -> None:
+    ended = await submit(engine)
+    await engine.cancel(ended.id)
+    later = await submit(engine, delay=LONG)
+    remedy = f'handle "alice" has no active run; its run {later.id} is delayed: use the id of the run'
+    for command in (
+        engine.inject("alice", "hello"),
+        engine.cancel("alice"),
+        engine.set_priority("alice", 5),
+        engine.get_run("alice"),
+    ):
+        with pytest.raises(NoActiveRun) as refused:
+            await command
+        assert refused.value.message.startswith(remedy)
+    assert (await engine.set_priority(later.id, 5)).priority == 5
+    assert (await engine.cancel(later.id)).status == "cancelled"
+    with pytest.raises(NoActiveRun, match="its last one"):
+        await engine.cancel("alice")
 
 
 # Cancels.
