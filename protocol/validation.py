@@ -54,8 +54,8 @@ def check_request_id(request_id: str, own: str | None = None) -> None:
     if reserved is not None and not (own is not None and request_id.startswith(own)):
         owner = "schedules" if reserved[0] == "schedule:" else "the children of that run"
         raise Invalid(
-            f"request_id {shown(request_id)} begins with {shown(reserved[0])}, which is reserved for {owner}: "
-            "use another request_id",
+            f"request_id {shown(request_id)} begins with {shown(reserved[0])}, which is reserved for "
+            f"{owner}: use another request_id",
             value=shown(request_id),
         )
 

@@ -19,7 +19,7 @@ from ...protocol.schedules import (
     check_schedule,
     define,
 )
-from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords, to_stored
+from ...protocol.submission import ScheduleKeywords, SubmitOptions, check_keywords, to_stored
 from ...protocol.values import shown
 from ..actor import Address, Delivery
 from ..channel import Reply
@@ -70,7 +70,7 @@ class Schedules:
         missed_limit: int = 100,
         paused: bool | None = None,
         by: str = "app",
-        **options: Unpack[SubmitKeywords],
+        **options: Unpack[ScheduleKeywords],
     ) -> ScheduleRecord:
         """Create a schedule, or change the one of this name; returns when that is committed.
 

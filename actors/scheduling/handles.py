@@ -72,7 +72,7 @@ class Handles:
         self._cancelling: set[str] = set()  # the handles whose admitted run is being cancelled
         self._remains: dict[str, str] = {}  # handle: the ended run whose body still executes
         self._waiting: dict[str, OrderedDict[str, Submission]] = {}
-        self._equal: dict[_Equal, OrderedDict[str, Submission]] = {}  # the same runs, by what makes them equal
+        self._equal: dict[_Equal, OrderedDict[str, Submission]] = {}  # the same runs
         self._replacing: dict[str, tuple[str, ...]] = {}  # runs that replace others, newest first
         self._replaced: dict[str, dict[str, str]] = {}  # runs that are about to be cancelled: by which run
 
@@ -235,7 +235,7 @@ class Handles:
         is equal in everything else that decides how and when it executes."""
         name = submission.handle
         admitted = None if name in self._cancelling else self._admitted.get(name)
-        waiting = self._equal.get(_equal(submission), {})
+        waiting = self._equal.get(_equal(submission), OrderedDict())
         last_first = chain(reversed(waiting.values()), () if admitted is None else (admitted,))
         return next((run for run in last_first if self.takes(run, submission)), None)
 

@@ -14,11 +14,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..protocol.codec import json_fault
 from ..protocol.errors import RunEnded
 from ..protocol.records import RunRecord
 from ..protocol.states import Status
 from .exits import Exit, Stopped
 
+_TOO_DEEP = "{} is nested too deeply: reduce the nesting"
 _UNCUT = 10_000
 """The width without a terminal, so that nothing is cut."""
 
@@ -160,3 +162,15 @@ def parsed(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+    except RecursionError:
+        raise click.UsageError(_TOO_DEEP.format("the value")) from None
+
+
+def decoded(text: str | bytes, what: str) -> Any:
+    """The value of a JSON text from the command line or a file; `what` names the text in errors."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise click.UsageError(f"{what} is not valid JSON: {json_fault(error)}") from None
+    except RecursionError:
+        raise click.UsageError(_TOO_DEEP.format(what)) from None

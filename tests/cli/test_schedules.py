@@ -48,12 +48,13 @@ async def test_a_schedule_is_put_and_shown():
     async with served() as url:
         at = ("--url", url)
         options = ("--job", "quick", "--every", "15m", "--jitter", "1m", "--missed", "skip", "-p", "page=1")
-        put = await greenroom("put", "tick", *options, "--on-conflict", "queue", "--lane", "slow", *at)
+        more = ("--on-conflict", "queue", "--lane", "slow", "--warn-after", "30m")
+        put = await greenroom("put", "tick", *options, *more, *at)
         assert put.stdout.startswith("tick: next at 20")
         record = json.loads((await greenroom("show", "tick", "--json", *at)).stdout)
         assert (record["every"], record["jitter"], record["missed"]) == (900, 60, "skip")
         assert record["params"] == {"page": 1}
-        assert record["options"] == {"lane": "slow", "on_conflict": "queue"}
+        assert record["options"] == {"lane": "slow", "on_conflict": "queue", "warn_after": 1800}
         shown = (await greenroom("show", "tick", *at)).stdout
         assert "every 900 s" in shown
         assert '"queue"' in shown

@@ -11,7 +11,15 @@ import pytest
 import trio
 
 from greenroom import Engine, Run, Ticket
-from greenroom.errors import Conflict, Invalid, NoActiveRun, NotInteractive, QueueFull, RunCancelled, RunTimedOut
+from greenroom.errors import (
+    Conflict,
+    Invalid,
+    NoActiveRun,
+    NotInteractive,
+    QueueFull,
+    RunCancelled,
+    RunTimedOut,
+)
 from greenroom.persistence.memory import MemoryStore
 from tests.support import open_engine
 
