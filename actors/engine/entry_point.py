@@ -135,6 +135,11 @@ class EntryPoint:
         """See `Jobs.name_of`."""
         return self._jobs.name_of(job)
 
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs that the engine can run."""
+        return self._jobs
+
     def lane_of(self, job: str) -> str:
         """The lane for runs of a job that are submitted without a lane."""
         return self._jobs.get(job).lane

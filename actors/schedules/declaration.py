@@ -33,7 +33,7 @@ class Schedule:
         missed_limit: int = 100,
         **options: Unpack[ScheduleKeywords],
     ) -> None:
-        check_keywords("Schedule", options, "name", *_TIMES)
+        check_keywords("Schedule", options, "name", *TIMES)
         self.params = params
         self._name = name
         self._handle = handle
@@ -64,7 +64,7 @@ class Schedule:
         return check_times(definition)
 
 
-_TIMES = ("cron", "every", "timezone", "jitter", "missed", "missed_limit")
+TIMES = ("cron", "every", "timezone", "jitter", "missed", "missed_limit")
 
 
 def as_schedule(job: str, given: object) -> Schedule:

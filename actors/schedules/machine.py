@@ -40,6 +40,9 @@ _VISITED_PER_TURN = 500
 
 _SLACK = 64
 
+Declared = tuple[ScheduleDefinition, Source]
+"""A schedule that is declared in code or in the configuration."""
+
 Submit = Callable[[ScheduleRecord, ScheduleFired], Awaitable[None]]
 """Submits a firing, commits the event with it, and sends `FiringEnded`."""
 
@@ -79,20 +82,18 @@ class SchedulesMachine:
             self._schedules[name] = _Schedule(record)
             self._wake_at_next(self._schedules[name])
 
-    def declare(
-        self, declared: Sequence[ScheduleDefinition], ids: Callable[[], str], now: float
-    ) -> list[str]:
-        """Put the schedules that are declared in code, and delete those that no longer are. Returns the names
-        of those that replace a schedule that was put by a caller."""
+    def declare(self, declared: Sequence[Declared], ids: Callable[[], str], now: float) -> list[str]:
+        """Put the schedules that are declared in code and in the configuration, and delete those that no
+        longer are. Returns the names of those that replace a schedule that was put by a caller."""
         replaced: list[str] = []
-        for definition in declared:
+        for definition, source in declared:
             before = self._schedules.get(definition.name)
-            if before is not None and before.record.source != "code":
+            if before is not None and before.record.source == "api":
                 replaced.append(definition.name)
-            self._revise(definition, ids(), "code", None, "engine", now)
-        names = {definition.name for definition in declared}
+            self._revise(definition, ids(), source, None, "engine", now)
+        names = {definition.name for definition, _ in declared}
         for name, schedule in list(self._schedules.items()):
-            if schedule.record.source == "code" and name not in names:
+            if schedule.record.source != "api" and name not in names:
                 self.effects.commit(self._delete_now(name, "engine"))
         return replaced
 
@@ -254,11 +255,11 @@ class SchedulesMachine:
                 limit=MAX_SCHEDULES,
             )
         if schedule is not None:
-            _refuse_declared(schedule.record, "change it there, or pause it")
+            refuse_declared(schedule.record, message.source, "change it there, or pause it")
             if schedule.firing is not None:
                 schedule.waiting.append(message)
                 return
-        change = self._revise(message.definition, message.id, "api", message.paused, message.by, now)
+        change = self._revise(message.definition, message.id, message.source, message.paused, message.by, now)
         change.reply, change.answer = message.reply, self._schedules[name].record
 
     def _revise(
@@ -308,7 +309,7 @@ class SchedulesMachine:
 
     def _delete(self, message: Delete, now: float) -> None:
         schedule = self._find(message.schedule)
-        _refuse_declared(schedule.record, "remove it there, or pause it")
+        refuse_declared(schedule.record, message.source, "remove it there, or pause it")
         if schedule.firing is not None:
             schedule.waiting.append(message)
             return
@@ -333,11 +334,11 @@ def unknown(name: str) -> NotFound:
     return NotFound(f"schedule {shown(name)} not found: put it first", value=name)
 
 
-def _refuse_declared(record: ScheduleRecord, remedy: str) -> None:
-    if record.source == "code":
-        raise Conflict(
-            f"schedule {shown(record.name)} is declared in the code of job {shown(record.job)}: {remedy}"
-        )
+def refuse_declared(record: ScheduleRecord, source: Source, remedy: str) -> None:
+    """Refuse a change of a schedule that is declared elsewhere."""
+    if record.source not in ("api", source):
+        place = f"code of job {shown(record.job)}" if record.source == "code" else "configuration"
+        raise Conflict(f"schedule {shown(record.name)} is declared in the {place}: {remedy}")
 
 
 _HANDLERS: dict[type, Callable[[SchedulesMachine, Any, float], None]] = {

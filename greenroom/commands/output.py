@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 import msgspec
@@ -17,6 +19,7 @@ from rich.text import Text
 from ..protocol.codec import json_fault
 from ..protocol.errors import RunEnded
 from ..protocol.records import RunRecord
+from ..protocol.schedules import ScheduleRecord
 from ..protocol.states import Status
 from .exits import Exit, Stopped
 
@@ -143,12 +146,21 @@ def took(seconds: float) -> str:
     return f"{max(0.0, seconds) * 1000:.0f} ms" if seconds < 1 else span(seconds)
 
 
-def moment(at: float) -> str:
-    """A time as text, in the local time zone."""
+def moment(at: float, zone: tzinfo | None = None) -> str:
+    """A time as text, in the local time zone; or in another one, then with its offset."""
     try:
-        return datetime.fromtimestamp(at).isoformat(" ", "seconds")
+        return datetime.fromtimestamp(at, zone).isoformat(" ", "seconds")
     except (ValueError, OverflowError):  # beyond the year 9999, in some time zones
         return f"{at:.0f}"
+
+
+def due(schedule: ScheduleRecord, at: float) -> str:
+    """A due time as text, in the time zone of the schedule if it has one and this machine knows it."""
+    zone = None
+    if schedule.cron is not None:
+        with suppress(ZoneInfoNotFoundError, ValueError, OSError):
+            zone = ZoneInfo(schedule.timezone)
+    return moment(at, zone)
 
 
 def age(at: float) -> str:

@@ -15,10 +15,12 @@ from cattrs.errors import ClassValidationError
 from cattrs.gen import make_dict_structure_fn, override
 
 from ..actors.jobs import Jobs
+from ..actors.schedules.configured import Tables, all_declared, configured
 from ..gateway.auth.access import Access
 from ..gateway.config import GatewayConfig, Limits
 from ..modulepath import search_current_folder
 from ..protocol.errors import GreenroomError, Invalid
+from ..protocol.names import FLOW
 from ..protocol.structuring import faults_in
 from ..protocol.values import shown
 from . import kinds
@@ -50,6 +52,7 @@ _SPECIAL: dict[type, dict[str, Kind]] = {
         "webhook_secret": kinds.SECRET,
         "webhook_networks": kinds.networks("webhook_networks"),
     },
+    Config: {"schedules": kinds.SCHEDULES},
     GatewayConfig: {"port": kinds.whole(0, 65_535)},
     Limits: {"rate": kinds.RATE},
 }
@@ -127,6 +130,8 @@ def check_together(read: Read) -> Jobs | None:
             jobs.import_path = read.config.engine.jobs
         except Invalid as error:
             wrong("engine", "jobs", f"cannot be loaded: {error.message}")
+        else:
+            _check_schedules(read.config.schedules, jobs, wrong)
     elif read.config.engine.executors:
         wrong("engine", "executors", "requires jobs: child processes execute only bodies of jobs")
     for name in ("tls_certificate", "tls_key", "token_file"):
@@ -153,6 +158,18 @@ def check_together(read: Read) -> Jobs | None:
     if mistakes:
         raise ConfigMistakes(sorted(mistakes, key=_place))
     return jobs
+
+
+def _check_schedules(tables: Tables, jobs: Jobs, wrong: Callable[[str, str, str], None]) -> None:
+    in_code = [job.schedule for job in jobs.all if job.schedule is not None]
+    for name, table in tables.items():
+        if table["job"] == FLOW:
+            continue  # which flows exist is in the store
+        try:
+            all_declared(in_code, configured({name: table}, jobs))
+        except Invalid as error:
+            reason = error.message.removeprefix(f"schedule {shown(name)}: ")
+            wrong("schedules", name, f"is not valid: {reason}")
 
 
 def load_named(where: str, kind: type[T]) -> T:

@@ -191,7 +191,9 @@ def test_a_line_that_is_no_run_is_named(tmp_path: Path):
 def test_a_value_that_is_nested_too_deeply_is_refused():
     deep = "[" * 100_000
     assert "--params is nested too deeply" in refusal("submit", "quick", "-H", "a", "--params", deep, code=2)
-    assert "the value is nested too deeply" in refusal("submit", "quick", "-H", "a", "-p", f"n={deep}", code=2)
+    assert "the value is nested too deeply" in refusal(
+        "submit", "quick", "-H", "a", "-p", f"n={deep}", code=2
+    )
     assert "nested too deeply" in refusal("handles", "params", "a", deep, code=2)
 
 

@@ -66,7 +66,15 @@ def test_priority_and_key_are_shown(handle: str):
 
 def test_a_list_without_tags_has_no_column_for_them(handle: str):
     submitted(handle, "quick")
-    assert said("runs", "-H", handle).split()[:7] == ["run", "handle", "job", "lane", "status", "age", "error"]
+    assert said("runs", "-H", handle).split()[:7] == [
+        "run",
+        "handle",
+        "job",
+        "lane",
+        "status",
+        "age",
+        "error",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -66,6 +67,7 @@ async def test_schedules_are_listed():
         header, declared, tick = (await greenroom("list", "--url", url)).stdout.splitlines()
         assert header.split() == ["schedule", "times", "job", "handle", "next", "last", "run"]
         assert declared.startswith("declared  0 3 * * * Europe/Berlin  declared  schedule:declared")
+        assert re.search(r" 03:00:00\+0[12]:00\b", declared), "in the time zone of the schedule"
         assert "paused" in tick
         lines = (await greenroom("list", "--json", "--url", url)).stdout.splitlines()
         assert [json.loads(line)["name"] for line in lines] == ["declared", "tick"]

@@ -218,17 +218,19 @@ def test_a_schedule_that_is_declared_in_code_is_changed_and_deleted_only_there()
 
 def test_declared_schedules_are_put_changed_and_deleted():
     kept, changed = record("kept", source="code"), record("changed", source="code")
-    driver = Driver(kept, changed, record("gone", source="code"), record("api"), record("taken"))
+    gone = [record("gone", source="code"), record("left", source="config")]
+    driver = Driver(kept, changed, *gone, record("api"), record("taken"))
     declared = [
-        definition("kept"),
-        definition("changed", every=60.0),
-        definition("taken"),
-        definition("new"),
+        (definition("kept"), "code"),
+        (definition("changed", every=60.0), "code"),
+        (definition("taken"), "code"),
+        (definition("new"), "config"),
     ]
     assert driver.machine.declare(declared, lambda: "id2", BEGAN + 50) == ["taken"]
     driver.turn(50)
     changes = {event.schedule: event.state for event in driver.events if isinstance(event, ScheduleChanged)}
-    assert changes.keys() == {"changed", "gone", "taken", "new"}
+    assert changes.keys() == {"changed", "gone", "left", "taken", "new"}
+    assert (changes["left"], changes["new"].source) == (None, "config")
     assert (changes["changed"].id, changes["gone"], changes["taken"].source) == ("id2", None, "code")
     assert changes["taken"].id == "id1", "the times are the same, so it continues"
 
