@@ -46,7 +46,7 @@ from ..run.actor import RunActor
 from ..run.execution import Execution, LiveBodies, LocalExecution
 from ..run.services import Services, Surroundings
 from ..schedules.actor import SchedulesActor
-from ..schedules.configured import Tables, all_declared, configured
+from ..schedules.configured import Tables, all_declared, configured, continued
 from ..scheduling.supervisor import Supervisor
 from ..webhooks.api import Webhooks
 from ..webhooks.deliveries import MAX_ANSWER, Deliveries
@@ -358,8 +358,9 @@ class Runtime:
         self._directory.add(supervisor)
         self._executors.restore(stored)
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
-        if stored.schedules or self._declared:
-            self._schedules.restore(stored.schedules, self._declared, self._ids)
+        declared = continued(self._declared, stored.schedules) if continues else self._declared
+        if stored.schedules or declared:
+            self._schedules.restore(stored.schedules, declared, self._ids)
             self._directory.add(self._schedules)
         await self._journal.look(lambda committed: committed.seq)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...protocol.errors import GreenroomError, Invalid
 from ...protocol.names import FLOW, check_name
-from ...protocol.schedules import ScheduleDefinition
+from ...protocol.schedules import ScheduleDefinition, ScheduleRecord
 from ...protocol.submission import ScheduleKeywords
 from ...protocol.suggestions import suggestion
 from ...protocol.values import shown
@@ -59,6 +59,15 @@ def all_declared(
                     value=definition.name,
                 )
     return list(found.values())
+
+
+def continued(declared: Iterable[Declared], stored: Mapping[str, ScheduleRecord]) -> list[Declared]:
+    """Return what is declared for the next leader of a cluster: what its code declares, and the schedules that
+    the store has from the configuration, which the earlier leader can have reloaded since."""
+    in_code = [definition for definition, source in declared if source == "code"]
+    names = {definition.name for definition in in_code}
+    kept = [it for it in stored.values() if it.source == "config" and it.name not in names]
+    return all_declared(in_code, kept)
 
 
 def read_schedule(name: str, table: Mapping[str, Any]) -> tuple[str, Schedule]:

@@ -206,8 +206,8 @@ def _show(schedule: ScheduleRecord) -> None:
     }
     if schedule.jitter:
         shown["jitter"] = f"{schedule.jitter:g} s"
-    if schedule.source == "code":
-        shown["declared in"] = "code"
+    if schedule.source != "api":
+        shown["declared in"] = "code" if schedule.source == "code" else "the configuration"
     if schedule.paused:
         shown["next"] = Text("paused", STYLES["queued"])
     else:
