@@ -62,8 +62,8 @@ def all_declared(
 
 
 def continued(declared: Iterable[Declared], stored: Mapping[str, ScheduleRecord]) -> list[Declared]:
-    """Return what is declared for the next leader of a cluster: what its code declares, and the schedules that
-    the store has from the configuration, which the earlier leader can have reloaded since."""
+    """Return what is declared for the next leader of a cluster: what its code declares, and the schedules
+    that the store has from the configuration, which the earlier leader can have reloaded since."""
     in_code = [definition for definition, source in declared if source == "code"]
     names = {definition.name for definition in in_code}
     kept = [it for it in stored.values() if it.source == "config" and it.name not in names]

@@ -1020,8 +1020,9 @@ export interface LeaderChanged {
  * A schedule, as clients see it. Times are Unix seconds.
  *
  * `id` is another one whenever its times are changed. `source` is `code` for a schedule that is declared in
- * code, `config` for one of the configuration, and `api` for any other. `every` counts from `since`. `next` are the next due times, without jitter;
- * none while it is paused. `last_run` is the run of the firing at `last_fired`; `null` if it was refused.
+ * code, `config` for one of the configuration, and `api` for any other. `every` counts from `since`. `next`
+ * are the next due times, without jitter; none while it is paused. `last_run` is the run of the firing at
+ * `last_fired`; `null` if it was refused.
  */
 export interface ScheduleRecord {
   name: string;

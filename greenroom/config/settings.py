@@ -87,8 +87,8 @@ class Config:
     """The whole configuration; each field is a table of `greenroom.toml`."""
 
     engine: EngineConfig = attrs.field(factory=EngineConfig)
+    schedules: Tables = attrs.field(factory=dict)
+    """Schedules by their names: tables of a job and the arguments of `schedules.put`."""
     gateway: GatewayConfig = attrs.field(factory=GatewayConfig)
     cluster: ClusterConfig = attrs.field(factory=ClusterConfig)
     logs: LogsConfig = attrs.field(factory=LogsConfig)
-    schedules: Tables = attrs.field(factory=dict)
-    """Schedules by their names: tables of a job and the arguments of `schedules.put`."""
