@@ -7,11 +7,14 @@ import pytest
 import trio
 
 from greenroom import Conflict, Invalid, Jobs, NotFound, Run, Schedule
+from greenroom.actors.schedules.configured import continued
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.events import ScheduleChanged, ScheduleFired, ScheduleMissed
 from greenroom.protocol.fold import fold
 from tests.support import Bodies, open_engine, until
+
+from .making import definition, record
 
 pytestmark = pytest.mark.usefixtures("store_kind")
 
@@ -459,6 +462,13 @@ async def test_a_bad_schedule_of_the_configuration_is_refused_with_its_name(
                 {"good": {"job": "quick", "every": 5}, "a": {"job": "quick", "every": 5}}
             )
         assert [it.name for it in await engine.schedules.list()] == ["a"]
+
+
+def test_the_next_leader_keeps_the_schedules_of_the_configuration():
+    code, old, new = record("code", source="code"), record("old", source="config"), record("new")
+    stored = {it.name: it for it in (code, old, record("put"))}
+    declared = continued([(definition("code"), "code"), (new, "config")], stored)
+    assert [(it.name, source) for it, source in declared] == [("code", "code"), ("old", "config")]
 
 
 def test_a_bad_schedule_in_code_is_refused_with_the_job():
