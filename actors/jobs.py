@@ -315,7 +315,7 @@ class Jobs:
                 declared=declared,
             )
             if schedule is not None:
-                job = attrs.evolve(job, schedule=_schedule(job, schedule))
+                job = attrs.evolve(job, schedule=scheduled(job, as_schedule(job.name, schedule)))
             self._jobs[name] = job
             return declared
 
@@ -430,10 +430,10 @@ class EngineJobs(Jobs):
         return name == self._own.name or name in self._given
 
 
-def _schedule(job: Job, given: object) -> ScheduleDefinition:
-    """The definition of a schedule that is declared with a job. Raises `Invalid`."""
-    declared = as_schedule(job.name, given)
+def scheduled(job: Job, declared: Schedule) -> ScheduleDefinition:
+    """The definition of a schedule that is declared for a job. Raises `Invalid`."""
     submitted = declared.submission(job.name)
+    check_name("lane", lane_name(submitted.lane))
     params = submitted.params
     if params is not None:
         params = json_value(plain_params(params, job.params_type), "params", None)

@@ -17,7 +17,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from ..protocol.batches import RunKeywords
-from ..protocol.submission import SubmitKeywords
+from ..protocol.submission import CallKeywords, FlowKeywords, SubmitKeywords
 from ..protocol.tracecontext import TraceContext, trace_context
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["internal", "server", "client", "producer", "consumer"]
 
-Options = TypeVar("Options", SubmitKeywords, RunKeywords)
+Options = TypeVar("Options", SubmitKeywords, FlowKeywords, CallKeywords, RunKeywords)
 
 _API = "opentelemetry.trace"
 _NANOSECONDS = 1e9

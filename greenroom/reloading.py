@@ -1,4 +1,4 @@
-"""Apply the configuration again while a server runs (SIGHUP): limits, tokens, origins and logs."""
+"""Apply the configuration again while a server runs (SIGHUP): limits, schedules, tokens, origins and logs."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ class Reloading:
 
     async def reload(self, gateway: Gateway, engine: Engine | None) -> None:
         """Apply the configuration, except settings that require a restart; without an engine, also except
-        limits of lanes."""
+        limits of lanes and schedules."""
         try:
             config = self._reread().config
             gateway.reconfigure(config.gateway)
             begin_logs(config.logs)
             if engine is not None:
                 await _set_limits(engine, config.engine)
+                await engine.schedules.configure(config.schedules, by="SIGHUP")
         except ConfigMistakes as error:
             for mistake in error.mistakes:
                 logger.error("configuration not reloaded: %s", mistake)

@@ -90,6 +90,7 @@ class Server:
             settings.store if isinstance(settings.store, str) else list(settings.store),
             max_concurrent=settings.max_concurrent,
             lanes=settings.lanes,
+            schedules=self._config.schedules,
             data_dir=settings.data_dir,
             runs_dir=settings.runs_dir,
             keep_runs=settings.keep_runs,

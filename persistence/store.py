@@ -40,6 +40,8 @@ class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     front: bool = False
     replaces: bool = False
     """Whether a delayed run replaces the runs of its handle when it is due."""
+    was_due: bool = False
+    """Whether the time of a run, which had reserved its handle, passed while it waited in its handle."""
     coalesces: bool = False
     """Whether a delayed run takes the parameters of later delayed submissions that coalesce."""
     waits: float | None = None
@@ -121,8 +123,8 @@ class DeletionDone(msgspec.Struct, frozen=True, gc=False):
 
 
 class WakesAt(msgspec.Struct, frozen=True, gc=False):
-    """When a suspended run resumes, in Unix seconds; `None` if no time is set. `terms` are the run's, with
-    the duration of the suspension."""
+    """When a suspended run resumes, in Unix seconds; `None` if no time is set. `terms`, if given, are the
+    run's from now on."""
 
     run: str
     at: float | None

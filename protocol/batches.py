@@ -12,7 +12,7 @@ import msgspec
 
 from .errors import GreenroomError, Invalid, TooLarge
 from .jobs import AnyJob
-from .submission import JOINING, NewRun, OnWait, SubmitKeywords
+from .submission import JOINING, CallKeywords, NewRun, OnWait
 from .suggestions import suggestion
 from .values import shown
 
@@ -22,7 +22,7 @@ MAX_RUNS = 10_000
 """The number of runs in one batch."""
 
 
-class RunKeywords(SubmitKeywords, total=False):
+class RunKeywords(CallKeywords, total=False):
     """One run of a batch: the arguments of `submit`, by name."""
 
     job: Required[str | AnyJob]

@@ -15,6 +15,7 @@ from .errors import Invalid
 from .names import MAX_NAME, check_name
 from .run_filter import RunFilter, filter_to_wire, run_filter
 from .states import ENDED, PENDING, UNSUCCESSFUL, Status
+from .validation import check_request_id
 from .values import shown
 
 LIMIT = 1000
@@ -65,14 +66,17 @@ def check_bulk_limit(limit: object) -> None:
         )
 
 
-def check_bulk_request_id(request_id: object) -> None:
+def check_bulk_request_id(request_id: str | None) -> None:
     """Check the request id of a bulk operation."""
-    if request_id is not None and len(check_name("request_id", request_id)) > MAX_BULK_REQUEST_ID:
+    if request_id is None:
+        return
+    if len(check_name("request_id", request_id)) > MAX_BULK_REQUEST_ID:
         raise Invalid(
             f"request_id of a bulk operation must have at most {MAX_BULK_REQUEST_ID} characters "
             f"(got {shown(request_id)}): use a shorter one",
             value=shown(request_id),
         )
+    check_request_id(f"{request_id}:")
 
 
 def request_id_for(request_id: str | None, run: str) -> str | None:

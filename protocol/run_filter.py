@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from .errors import Invalid
+from .jobs import AnyJob, job_name
 from .names import FLOW
 from .records import RunRecord
 from .states import Status
@@ -33,7 +34,7 @@ class RunFilterKeywords(TypedDict, total=False):
 
     handle: str | None
     lane: str | None
-    job: str | None
+    job: str | AnyJob | None
     flow: str | None
     status: str | Iterable[str] | None
     tags: Mapping[str, str] | None
@@ -89,6 +90,7 @@ def run_filter(function: str, keywords: Mapping[str, Any]) -> RunFilter:
         elif name in ("since", "until"):
             value = check_time(name, value)
         else:
+            value = job_name(value) if name == "job" else value
             check_text(name, value)
         given[name] = value
     found = RunFilter(**given)

@@ -53,8 +53,9 @@ class ScheduleRecord(ScheduleDefinition, frozen=True, kw_only=True, gc=False):
     """A schedule, as clients see it. Times are Unix seconds.
 
     `id` is another one whenever its times are changed. `source` is `code` for a schedule that is declared in
-    code, and `api` for any other. `every` counts from `since`. `next` are the next due times, without jitter;
-    none while it is paused. `last_run` is the run of the firing at `last_fired`; `None` if it was refused.
+    code, `config` for one of the configuration, and `api` for any other. `every` counts from `since`. `next`
+    are the next due times, without jitter; none while it is paused. `last_run` is the run of the firing at
+    `last_fired`; `None` if it was refused.
     """
 
     id: str

@@ -1,8 +1,8 @@
 """The options of a submission, by an application, a client, a body that calls a child, or the command line.
 
-Callers pass keyword arguments (`SubmitKeywords` is their type), the engine passes on one `SubmitOptions`, and
-the wire has a `SubmitCommand`, or a `NewRun` for each run of a batch (`batches.py`). A new option must be
-added to all four.
+Callers pass keyword arguments (`SubmitKeywords` and those beside it are their types), the engine passes on
+one `SubmitOptions`, and the wire has a `SubmitCommand`, or a `NewRun` for each run of a batch (`batches.py`).
+A new option must be added to all of them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ OnConflict = Literal["reject", "queue", "replace", "join", "coalesce"]
 """What to do if the handle is busy."""
 _ON_CONFLICT = get_args(OnConflict)
 
+OnConflictOfMany = Literal["reject", "queue", "replace", "join"]
+"""The same for flows, child runs and the runs of a batch, which do not coalesce."""
+
 WARN_AFTER = 2
 """Seconds after which the engine reports that a run waits, unless its submission says otherwise."""
 
@@ -38,36 +41,67 @@ OnWait = Callable[[float, int, list[str]], Awaitable[object] | object]
 """Called with the seconds that a run has waited, the number of runs ahead, and the ids that block it."""
 
 
-class SubmitKeywords(TypedDict, total=False):
-    """The keywords of `submit`, `flows.start` and `run.call` in addition to handle and parameters.
+class CommonKeywords(TypedDict, total=False):
+    """The keywords of everything that submits runs. Times are in seconds: `None` means the default,
+    `math.inf` no limit.
 
-    Times are in seconds: `None` means the default, `math.inf` no limit. `flows.start` refuses `needs`.
-    Without a `priority`, the run has that of its job, else that of its lane.
-    `start_at` (Unix seconds, or an aware datetime) or `delay` makes a delayed run; with `reserve`, it holds
-    its handle from the submission on.
-    `notify` is the URL to which the events of the run are delivered, or a mapping of `url` and `types`.
-    `traceparent` and `tracestate` are the headers of W3C Trace Context; a value that is not valid is ignored.
+    Without a `priority`, the run has that of its job, else that of its lane. `notify` is the URL to which the
+    events of the run are delivered, or a mapping of `url` and `types`.
     """
 
     kind: str
     lane: str | None
-    on_conflict: OnConflict
-    request_id: str | None
     queue_timeout: float | None
     run_timeout: float | None
     deadline: float | None
     warn_after: float | None
-    needs: list[str] | tuple[str, ...]
     priority: int | None
     key: str | None
+    tags: Mapping[str, str]
+    notify: str | Mapping[str, Any] | Notify | None
+
+
+class ScheduleKeywords(CommonKeywords, total=False):
+    """The keywords of `schedules.put` and `Schedule` for the runs that a schedule submits."""
+
+    on_conflict: OnConflict
+    needs: list[str] | tuple[str, ...]
+
+
+class OnceKeywords(CommonKeywords, total=False):
+    """The keywords of everything that submits a run once.
+
+    `start_at` (Unix seconds, or an aware datetime) or `delay` makes a delayed run; with `reserve`, it holds
+    its handle from the submission on.
+    `traceparent` and `tracestate` are the headers of W3C Trace Context; a value that is not valid is ignored.
+    """
+
+    request_id: str | None
     start_at: float | datetime | None
     delay: float | None
     reserve: bool
-    tags: Mapping[str, str]
-    notify: str | Mapping[str, Any] | Notify | None
     traceparent: str | None
     tracestate: str | None
     on_wait: OnWait | None
+
+
+class SubmitKeywords(OnceKeywords, total=False):
+    """The keywords of `submit` in addition to handle and parameters."""
+
+    on_conflict: OnConflict
+    needs: list[str] | tuple[str, ...]
+
+
+class FlowKeywords(OnceKeywords, total=False):
+    """The keywords of `flows.start`."""
+
+    on_conflict: OnConflictOfMany
+
+
+class CallKeywords(FlowKeywords, total=False):
+    """The keywords of `run.call`, and of a run of a batch."""
+
+    needs: list[str] | tuple[str, ...]
 
 
 def check_keywords(function: str, options: Iterable[str], *others: str) -> None:
@@ -151,7 +185,7 @@ def flow_options(
     version: int,
     params: Mapping[str, Any] | None,
     handle: str | None,
-    **options: Unpack[SubmitKeywords],
+    **options: Unpack[FlowKeywords],
 ) -> SubmitOptions:
     """Return the options for a run of a flow, which is a run of the job `flow`."""
     check_keywords("start", options, "version")
@@ -174,9 +208,6 @@ class RunCommand(CommandBase, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
     priority: int | None = None
     key: str | None = None
-    start_at: Seconds | None = None
-    delay: Seconds | None = None
-    reserve: bool = False
     tags: dict[str, str] | None = None
     notify: Notify | str | None = None
 
@@ -208,9 +239,12 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class SubmitCommand(RunCommand, frozen=True, kw_only=True):
-    """The fields of every command that submits a run."""
+    """The fields of every command that submits a run once."""
 
     request_id: str | None = None
+    start_at: Seconds | None = None
+    delay: Seconds | None = None
+    reserve: bool = False
     traceparent: str | None = None
     tracestate: str | None = None
 
@@ -227,7 +261,7 @@ _TIMES = ("queue_timeout", "run_timeout", "deadline", "warn_after")
 def from_wire(command: RunCommand | NewRun) -> SubmitKeywords:
     """Return the options of a command, or of a run of a batch; the engine checks them."""
     names = (*_UNCHANGED, "needs", "priority", "key", "notify", *_DELAY, *TRACE)
-    options = {name: getattr(command, name, None) for name in names}
+    options = {name: getattr(command, name) for name in names if hasattr(command, name)}
     options["tags"] = command.tags or {}
     options |= {name: timeout_from_wire(getattr(command, name)) for name in _TIMES}
     return cast(SubmitKeywords, options)

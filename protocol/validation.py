@@ -18,6 +18,8 @@ FilesFate = Literal["keep", "delete"]
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
+_RESERVED = re.compile(r"schedule:|[0-9a-f]{32}\.")
+
 _HIGHEST_LIMIT = 2**31 - 1
 
 HIGHEST_SEQ = 2**63 - 1
@@ -43,6 +45,19 @@ def check_text(what: str, value: object) -> None:
         raise Invalid(f"{what} must be a string (got {shown(value)})", value=shown(value))
     if "\0" in value or (not value.isprintable() and _LONE_SURROGATE.search(value)):
         raise Invalid(f"{what} must not contain NUL characters or lone surrogates (got {shown(value)})")
+
+
+def check_request_id(request_id: str, own: str | None = None) -> None:
+    """Refuse the request ids of firings and of child runs, except those that begin with the caller's `own`
+    prefix. Whoever took one in advance would decide which run the firing or the call gets."""
+    reserved = _RESERVED.match(request_id)
+    if reserved is not None and not (own is not None and request_id.startswith(own)):
+        owner = "schedules" if reserved[0] == "schedule:" else "the children of that run"
+        raise Invalid(
+            f"request_id {shown(request_id)} begins with {shown(reserved[0])}, which is reserved for "
+            f"{owner}: use another request_id",
+            value=shown(request_id),
+        )
 
 
 def check_limit(what: str, limit: object) -> int:

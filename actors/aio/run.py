@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar, Unpack, overload
 
 from ...protocol.jobs import AnyJob, JobFunction
-from ...protocol.submission import SubmitKeywords
+from ...protocol.submission import CallKeywords
 from ...protocol.validation import check_seconds
 from ..run.api import Run, RunFile, body_of
 from .methods import Facade, method
@@ -69,7 +69,7 @@ class AsyncioRun(Facade[Run]):
 
     @overload
     async def call(
-        self, job: str, *, handle: str, params: Any = None, **options: Unpack[SubmitKeywords]
+        self, job: str, *, handle: str, params: Any = None, **options: Unpack[CallKeywords]
     ) -> Any: ...
 
     @overload
@@ -79,11 +79,11 @@ class AsyncioRun(Facade[Run]):
         *,
         handle: str,
         params: P | None = None,
-        **options: Unpack[SubmitKeywords],
+        **options: Unpack[CallKeywords],
     ) -> R: ...
 
     async def call(
-        self, job: str | AnyJob, *, handle: str, params: Any = None, **options: Unpack[SubmitKeywords]
+        self, job: str | AnyJob, *, handle: str, params: Any = None, **options: Unpack[CallKeywords]
     ) -> Any:
         """See `Run.call`."""
         return await _call(self, job, handle=handle, params=params, **options)

@@ -332,7 +332,10 @@ class Engine(Reads):
         """Send a message to a body. Returns `accepted` once it is stored; never waits for the body."""
         check_text("run_or_handle", run_or_handle)
         plain = json_value(message, "message", self._entry.max_value_bytes)
-        accepted: str = await self._entry.ask(Inject(run_or_handle, plain, by, Reply()))
+        try:
+            accepted: str = await self._entry.ask(Inject(run_or_handle, plain, by, Reply()))
+        except NoActiveRun as refused:
+            raise await self.delayed_run_error(run_or_handle) or refused from None
         return accepted
 
     async def answer(self, interrupt_id: str, data: Any, *, key: str | None = None, by: str = "app") -> str:

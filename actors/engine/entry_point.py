@@ -26,7 +26,7 @@ from ...protocol.notify import plain_notify, read_notify
 from ...protocol.parameters import plain_params
 from ...protocol.records import RunRecord
 from ...protocol.submission import WARN_AFTER, OnConflict, SubmitOptions
-from ...protocol.validation import check_needs, check_seconds, check_tags
+from ...protocol.validation import check_needs, check_request_id, check_seconds, check_tags
 from ...protocol.values import json_value, shown
 from ..actor import Actor, Address
 from ..channel import Reply
@@ -54,11 +54,13 @@ class Found(msgspec.Struct, frozen=True, gc=False):
 
 
 class Caller(msgspec.Struct, frozen=True, gc=False):
-    """Who submits a run: a name for events, and for a body its run and that run's ancestors."""
+    """Who submits a run: a name for events, for a body its run and that run's ancestors, and the beginning of
+    the request ids that are reserved for this caller."""
 
     by: str
     parent: str | None = None
     ancestors: tuple[str, ...] = ()
+    request_ids: str | None = None
 
 
 Together = Callable[[str], tuple[tuple[Event, ...], tuple[Memo, ...]]]
@@ -132,6 +134,11 @@ class EntryPoint:
     def name_of(self, job: str | AnyJob) -> str:
         """See `Jobs.name_of`."""
         return self._jobs.name_of(job)
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs that the engine can run."""
+        return self._jobs
 
     def lane_of(self, job: str) -> str:
         """The lane for runs of a job that are submitted without a lane."""
@@ -267,6 +274,7 @@ class EntryPoint:
         plain = self._plain(registered, options.params)
         fingerprint = None
         if options.request_id is not None:
+            check_request_id(options.request_id, caller.request_ids)
             fingerprint = _fingerprint(options, lane, plain)
         if fingerprint is None and caller.parent is None and options.has_usual_times and not_before is None:
             terms = registered.usual_terms

@@ -31,6 +31,7 @@ from ..executors.children import Children
 from ..executors.locating import locate
 from ..executors.spawning import check_supported, program
 from ..jobs import Jobs
+from ..schedules.configured import Tables
 from ..workers.networks import LOOPBACK, Networks
 from ..workers.push import Push
 from .api import Engine
@@ -53,6 +54,7 @@ async def open_engine(
     *,
     max_concurrent: int | None = None,
     lanes: Mapping[str, LaneSettings] | None = None,
+    schedules: Tables | None = None,
     data_dir: str | os.PathLike[str] | Files = "data",
     runs_dir: str | os.PathLike[str] | None = None,
     keep_runs: int | Keep | None = None,
@@ -84,6 +86,10 @@ async def open_engine(
     Runs in the store continue. `max_concurrent` and `lanes` override what is stored; without either, the
     defaults apply (3 for `max_concurrent`). A lane has a limit, as in `{"images": 4}`, or a table of a limit
     and rules, as in `{"images": {"limit": 4, "fair_by": "tenant", "rate": "100/min"}}`.
+
+    `schedules` has a table for each schedule, as in `{"nightly": {"job": "report", "cron": "0 3 * * *"}}`,
+    with the arguments of `schedules.put` except `paused`. The engine puts them when it opens, and deletes
+    those that an earlier engine had from its `schedules`.
 
     The store deletes ended runs and events beyond `keep_runs` and `keep_events`: a number, or `Keep` with a
     count and an age in seconds. By default it keeps everything. `runs_dir` contains each run's latest state
@@ -128,6 +134,7 @@ async def open_engine(
         opened,
         max_concurrent=max_concurrent,
         lanes=_check_lanes(lanes or {}),
+        schedules={} if schedules is None else schedules,
         files=_open_files(data_dir, opened),
         run_files=run_files,
         retention=check_retention(keep_runs, keep_events),

@@ -19,6 +19,7 @@ from ...protocol.fold import Projection
 from ...protocol.patterns import Within
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.run_filter import RunFilter, RunFilterKeywords, is_long_before, run_filter
+from ...protocol.states import Status
 from ...protocol.validation import check_page, check_seq, check_text
 from ...protocol.values import shown
 
@@ -58,6 +59,9 @@ class Reads(ABC):
         run = run or await self._store.run(run_id)
         if run is not None:
             return run
+        delayed = await self.delayed_run_error(run_id)
+        if delayed is not None:
+            raise delayed
         for last in await self._store.runs(RunQuery(handle=run_id, limit=1)):
             raise NoActiveRun(
                 f"handle {shown(run_id)} has no active run; its last one, {last.id}, is {last.status}"
@@ -66,6 +70,18 @@ class Reads(ABC):
             f"run {shown(run_id)} not found: no run has this id, and no handle of this name has a run",
             value=run_id,
         )
+
+    async def delayed_run_error(self, handle: str) -> NoActiveRun | None:
+        """The error for a handle without an active run that names its newest delayed run, if it has one: a
+        command for the handle does not reach that run."""
+        queued = frozenset({Status.QUEUED})
+        for run in await self._store.runs(RunQuery(handle=handle, status=queued, limit=1)):
+            if run.delayed:
+                return NoActiveRun(
+                    f"handle {shown(handle)} has no active run; its run {run.id} is delayed: use the id of "
+                    "the run instead of the handle"
+                )
+        return None
 
     async def list_runs(
         self,

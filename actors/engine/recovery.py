@@ -178,16 +178,17 @@ def recall(run: StoredRun, jobs: Jobs, wall_now: float) -> Submission:
     if submission.begun:
         submission.traced_place = submission.place
     if record.not_before is not None:
-        _restore_delay(submission, record, now, wall_now)
+        _restore_delay(submission, run, now, wall_now)
     return submission
 
 
-def _restore_delay(submission: Submission, record: RunRecord, now: float, wall_now: float) -> None:
+def _restore_delay(submission: Submission, run: StoredRun, now: float, wall_now: float) -> None:
     """Restore whether a delayed run is due. It remains due if the clock is set back."""
+    record = run.record
     assert record.not_before is not None, "the run was delayed"
     if record.delayed:
         submission.phase, submission.not_before = Phase.DELAYED, record.not_before
-    elif _waits_before_its_time(record, wall_now):
+    elif not run.terms.was_due and _waits_before_its_time(record, wall_now):
         submission.not_before = record.not_before
     else:
         submission.due_at = now - max(0.0, wall_now - record.not_before)

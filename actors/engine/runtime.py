@@ -46,6 +46,7 @@ from ..run.actor import RunActor
 from ..run.execution import Execution, LiveBodies, LocalExecution
 from ..run.services import Services, Surroundings
 from ..schedules.actor import SchedulesActor
+from ..schedules.configured import Tables, all_declared, configured, continued
 from ..scheduling.supervisor import Supervisor
 from ..webhooks.api import Webhooks
 from ..webhooks.deliveries import Deliveries
@@ -94,6 +95,7 @@ class Runtime:
         *,
         max_concurrent: int | None,
         lanes: dict[str, LaneConfig],
+        schedules: Tables,
         files: Files,
         run_files: RunFiles | None,
         retention: Retention | None,
@@ -170,8 +172,9 @@ class Runtime:
         self._catalog = Catalog(self._journal, ids, clock)
         flow_job = FlowJob(store, clock, max_value_bytes)
         announced = AnnouncedJobs(jobs)
-        self._declared = [job.schedule for job in jobs.all if job.schedule is not None]
+        in_code = [job.schedule for job in jobs.all if job.schedule is not None]
         self._jobs = jobs = EngineJobs(jobs, flow_job.job(), announced)
+        self._declared = all_declared(in_code, configured(schedules, jobs))
         subscriptions = Subscriptions(
             webhook_networks,
             signs=webhook_secret is not None,
@@ -359,8 +362,9 @@ class Runtime:
         self._directory.add(supervisor)
         self._executors.restore(stored)
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
-        if stored.schedules or self._declared:
-            self._schedules.restore(stored.schedules, self._declared, self._ids)
+        declared = continued(self._declared, stored.schedules) if continues else self._declared
+        if stored.schedules or declared:
+            self._schedules.restore(stored.schedules, declared, self._ids)
             self._directory.add(self._schedules)
         await self._journal.look(lambda committed: committed.seq)
 

@@ -15,7 +15,7 @@ from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, Ver
 from ...protocol.names import check_name
 from ...protocol.patterns import Within
 from ...protocol.records import RunRecord
-from ...protocol.submission import SubmitKeywords, flow_options
+from ...protocol.submission import FlowKeywords, flow_options
 from ...protocol.validation import (
     check_limit,
     check_page,
@@ -191,7 +191,7 @@ class Flows:
         params: Mapping[str, Any] | None = None,
         handle: str | None = None,
         by: str = "app",
-        **options: Unpack[SubmitKeywords],
+        **options: Unpack[FlowKeywords],
     ) -> Ticket[Any]:
         """Submit a run of a flow, given by name or id. Without a handle, the run gets its own: `task:` and
         its id."""

@@ -31,7 +31,7 @@ from ...protocol.jobs import AnyJob, JobFunction, typed_job
 from ...protocol.names import check_name
 from ...protocol.records import RunRecord
 from ...protocol.results import raise_unless_succeeded
-from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords
+from ...protocol.submission import CallKeywords, SubmitOptions, check_keywords
 from ...protocol.validation import check_seconds
 from ...protocol.values import copied
 from .. import tracing
@@ -239,7 +239,7 @@ class Run:
 
     @overload
     async def call(
-        self, job: str, *, handle: str, params: Any = None, **options: Unpack[SubmitKeywords]
+        self, job: str, *, handle: str, params: Any = None, **options: Unpack[CallKeywords]
     ) -> Any: ...
 
     @overload
@@ -249,7 +249,7 @@ class Run:
         *,
         handle: str,
         params: P | None = None,
-        **options: Unpack[SubmitKeywords],
+        **options: Unpack[CallKeywords],
     ) -> R: ...
 
     async def call(
@@ -258,7 +258,7 @@ class Run:
         *,
         handle: str,
         params: Any = None,
-        **options: Unpack[SubmitKeywords],
+        **options: Unpack[CallKeywords],
     ) -> Any:
         """Execute a child run and return its result; converts and raises like `Ticket.result`.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 import trio
 
 from ...protocol.jobs import JobFunction
-from ...protocol.submission import SubmitKeywords
+from ...protocol.submission import CallKeywords
 from .api import body_of
 
 if TYPE_CHECKING:
@@ -94,9 +94,7 @@ class BlockingRun:
         self._call(partial(self._run.sleep, seconds, release_slot))
 
     @overload
-    def call(
-        self, job: str, *, handle: str, params: Any = None, **options: Unpack[SubmitKeywords]
-    ) -> Any: ...
+    def call(self, job: str, *, handle: str, params: Any = None, **options: Unpack[CallKeywords]) -> Any: ...
 
     @overload
     def call(
@@ -105,7 +103,7 @@ class BlockingRun:
         *,
         handle: str,
         params: P | None = None,
-        **options: Unpack[SubmitKeywords],
+        **options: Unpack[CallKeywords],
     ) -> R: ...
 
     def call(self, job: Any, **options: Any) -> Any:

@@ -108,7 +108,7 @@ class LocalHost:
     async def call_child(self, position: int, options: SubmitOptions, shielded: Shielded) -> LocalChild:
         submission = self._submission
         ancestors = (*submission.terms.ancestors, submission.handle)
-        caller = Caller(f"run:{submission.id}", submission.id, ancestors)
+        caller = Caller(f"run:{submission.id}", submission.id, ancestors, f"{submission.id}.")
         trace = submission.terms.trace
         if trace is not None and options.traceparent is None:
             options = replace(options, traceparent=trace.parent, tracestate=trace.state)

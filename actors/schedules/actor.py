@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from ...persistence.store import Memo
 from ...protocol.errors import GreenroomError
 from ...protocol.events import Event, ScheduleFired
-from ...protocol.schedules import ScheduleDefinition, ScheduleRecord, after_firing
+from ...protocol.schedules import ScheduleRecord, after_firing
 from ...protocol.submission import SubmitOptions, from_stored
 from ..actor import Actor, Delivery
 from ..effects import Spawn
 from ..engine.entry_point import Caller, EntryPoint
-from .machine import SchedulesMachine
+from .machine import Declared, SchedulesMachine
 from .messages import FiringEnded
 
 logger = logging.getLogger("greenroom")
@@ -47,13 +47,17 @@ class SchedulesActor(Actor):
     def restore(
         self,
         stored: Mapping[str, ScheduleRecord],
-        declared: Sequence[ScheduleDefinition],
+        declared: Sequence[Declared],
         ids: Callable[[], str],
     ) -> None:
-        """Restore the schedules of the store, and put those that are declared in code."""
+        """Restore the schedules of the store, and put those that are declared."""
         self._machine.restore(stored)
         for name in self._machine.declare(declared, ids, self._clock()):
-            logger.warning("schedule %r is now declared in code: this replaces the one that was put", name)
+            logger.warning(
+                "schedule %r is now declared in code or in the configuration: this replaces the one that was "
+                "put",
+                name,
+            )
         self._end_turn()
 
     def has_work(self) -> bool:
@@ -104,4 +108,4 @@ def submission_of(record: ScheduleRecord, request_id: str | None) -> SubmitOptio
 
 def caller_of(record: ScheduleRecord) -> Caller:
     """Who submits the runs of a schedule, in their events."""
-    return Caller(f"schedule:{record.name}")
+    return Caller(f"schedule:{record.name}", request_ids=f"schedule:{record.name}:")

@@ -19,7 +19,7 @@ from ...protocol.schedules import (
     check_schedule,
     define,
 )
-from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords, to_stored
+from ...protocol.submission import ScheduleKeywords, SubmitOptions, check_keywords, to_stored
 from ...protocol.values import shown
 from ..actor import Address, Delivery
 from ..channel import Reply
@@ -28,8 +28,9 @@ from ..engine.ticket import Ticket
 from ..journal.change import Change
 from ..journal.journal import Journal
 from .actor import submission_of
+from .configured import Tables, configured
 from .decisions import check_times
-from .machine import unknown
+from .machine import refuse_declared, unknown
 from .messages import Delete, Put, SetPaused
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Schedules:
         missed_limit: int = 100,
         paused: bool | None = None,
         by: str = "app",
-        **options: Unpack[SubmitKeywords],
+        **options: Unpack[ScheduleKeywords],
     ) -> ScheduleRecord:
         """Create a schedule, or change the one of this name; returns when that is committed.
 
@@ -81,7 +82,8 @@ class Schedules:
         `missed_limit`. `options` are those of `submit`, for each run.
 
         A schedule whose times stay the same continues; otherwise it begins anew. `paused=None` leaves it
-        paused or not. Raises `Conflict` for a schedule that is declared in code.
+        paused or not. Raises `Conflict` for a schedule that is declared in code or
+        in the configuration.
         """
         check_keywords("put", options, "job", "cron", "every", "timezone", "jitter", "missed", "missed_limit")
         submitted = SubmitOptions(job=self._entry.name_of(job), handle=handle, params=params, **options)
@@ -106,6 +108,22 @@ class Schedules:
         put = Put(definition, self._ids(), paused, by, Reply())
         record: ScheduleRecord = await self._entry.ask(put, self._actor)
         return record
+
+    async def configure(self, tables: Tables, *, by: str = "app") -> None:
+        """Change the schedules of the configuration: put those in `tables`, as in `open_engine`, and delete
+        those that are no longer in it. Raises `Invalid`, and `Conflict` for one that is declared in code;
+        then nothing has changed."""
+        definitions = {definition.name: definition for definition in configured(tables, self._entry.jobs)}
+        records = await self.list()
+        for record in records:
+            if record.source == "code" and record.name in definitions:
+                refuse_declared(record, "config", "remove one of them")
+        for definition in definitions.values():
+            put = Put(definition, self._ids(), None, by, Reply(), source="config")
+            await self._entry.ask(put, self._actor)
+        for record in records:
+            if record.source == "config" and record.name not in definitions:
+                await self._entry.ask(Delete(record.name, by, Reply(), source="config"), self._actor)
 
     async def list(self) -> Sequence[ScheduleRecord]:
         """All schedules, in the order of their names."""
@@ -157,7 +175,8 @@ class Schedules:
         return Ticket(accepted.run, accepted.joined, ended, self._engine)
 
     async def delete(self, name: str, *, by: str = "app") -> None:
-        """Delete a schedule; its runs stay. Raises `Conflict` for one that is declared in code."""
+        """Delete a schedule; its runs stay. Raises `Conflict` for one that is declared in code or in the
+        configuration."""
         check_schedule(name)
         await self._entry.ask(Delete(name, by, Reply()), self._actor)
 

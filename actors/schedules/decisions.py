@@ -29,10 +29,12 @@ NEXT_TIMES = 3
 
 
 class LeaveOut(msgspec.Struct, frozen=True, gc=False):
-    """Leave out the first `count` due times after `decided_until`, the last of which is `until`."""
+    """Leave out the first `count` due times after `decided_until`, the last of which is `until`. To decide
+    this cost looking at `visited` due times."""
 
     count: int
     until: float
+    visited: int
 
 
 class Fire(msgspec.Struct, frozen=True, gc=False):
@@ -68,12 +70,10 @@ def _left_out(
 ) -> LeaveOut | None:
     after = schedule.decided_until
     if schedule.missed == "skip":
-        return LeaveOut(count, times.last(after, late, 1)[-1])
+        return LeaveOut(count, times.last(after, late, 1)[-1], 1)
     if schedule.missed == "all":
-        surplus = count - schedule.missed_limit
-        return (
-            LeaveOut(surplus, times.last(after, late, schedule.missed_limit + 1)[0]) if surplus > 0 else None
-        )
+        surplus, visited = count - schedule.missed_limit, schedule.missed_limit + 1
+        return LeaveOut(surplus, times.last(after, late, visited)[0], visited) if surplus > 0 else None
     due = count
     last = times.last(after, late, 1)[-1]
     for planned in times.from_after(last):
@@ -81,7 +81,7 @@ def _left_out(
             break
         due += 1
         last = planned
-    return LeaveOut(due - 1, times.last(after, last, 2)[0]) if due > 1 else None
+    return LeaveOut(due - 1, times.last(after, last, 2)[0], due - count + 3) if due > 1 else None
 
 
 def times_of(definition: ScheduleDefinition, since: float) -> DueTimes:

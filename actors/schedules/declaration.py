@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from ...protocol.errors import Invalid
 from ...protocol.schedules import Missed, ScheduleDefinition, define
-from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords, to_stored
+from ...protocol.submission import ScheduleKeywords, SubmitOptions, check_keywords, to_stored
 from ...protocol.values import shown
 from .decisions import check_times
 
@@ -31,9 +31,9 @@ class Schedule:
         jitter: float = 0,
         missed: Missed = "latest",
         missed_limit: int = 100,
-        **options: Unpack[SubmitKeywords],
+        **options: Unpack[ScheduleKeywords],
     ) -> None:
-        check_keywords("Schedule", options, "name", *_TIMES)
+        check_keywords("Schedule", options, "name", *TIMES)
         self.params = params
         self._name = name
         self._handle = handle
@@ -64,7 +64,7 @@ class Schedule:
         return check_times(definition)
 
 
-_TIMES = ("cron", "every", "timezone", "jitter", "missed", "missed_limit")
+TIMES = ("cron", "every", "timezone", "jitter", "missed", "missed_limit")
 
 
 def as_schedule(job: str, given: object) -> Schedule:

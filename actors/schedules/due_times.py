@@ -6,8 +6,13 @@ or later:
     due(L) = min { u : local(u) >= L }
 
 So when a clock change skips `L`, it is due right after the gap, together with every other time in the gap;
-and when a clock change repeats `L`, it is due at its first occurrence only. The library that reads cron
-expressions is used for local times only, so this rule does not depend on it.
+and when a clock change repeats `L`, it is due at its first occurrence only. With the latest local time that
+clocks have shown,
+
+    reached(u) = max { local(v) : v <= u }
+
+the local times `L` with `reached(a) < L <= reached(b)` are those that are due in `a < u <= b`. Only local
+times in the same gap are due together. So due times are counted without visiting them.
 
 `every` is an interval from an anchor, in elapsed time: `due(k) = since + k * every` for `k >= 1`.
 """
@@ -17,21 +22,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta, tzinfo
-from functools import lru_cache
+from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ...protocol.errors import Invalid
-from ...protocol.values import shown
-
-if TYPE_CHECKING:
-    from cronsim import CronSim
-
-_LONGEST_CRON = 1000
-_DAY = 86_400
-_FIELDS = 5
+from .clock_changes import DAY, clock_changes, zone_of
+from .local_times import local_times
 
 
 class DueTimes(ABC):
@@ -96,130 +91,54 @@ class Cron(DueTimes):
     """Due at the local times of a cron expression. Raises `Invalid` for a bad expression or time zone."""
 
     def __init__(self, expression: str, timezone: str) -> None:
-        self._expression = expression
-        self._zone = _zone(timezone)
-        fields = expression.split() if isinstance(expression, str) else []
-        if len(fields) != _FIELDS:
-            raise Invalid(
-                "cron must have five fields: minute, hour, day of month, month and day of week, "
-                f'as in "0 3 * * *" (got {shown(expression)})',
-                value=shown(expression),
-            )
-        self._days = f"0 0 {' '.join(fields[2:])}"  # midnight of each day on which it is due
-        self._per_day: int | None = None
-        _matches(expression, datetime(2000, 1, 1))  # check it now
+        self._local = local_times(expression)
+        self._zone = zone_of(timezone)
 
     def from_after(self, instant: float) -> Iterator[float]:
-        start = datetime.fromtimestamp(instant, self._zone).replace(tzinfo=None)
         latest = instant
-        for local in _matches(self._expression, start):
+        for local in self._local.after(self._reached(instant)):
             due = self._due(local)
-            if due > latest:  # else a clock change repeats or skips this local time
+            if due > latest:  # else it is in the same gap as the one before
                 latest = due
                 yield due
 
     def count(self, after: float, until: float) -> int:
-        """Count whole days at once, except those with a clock change."""
-        if until - after < 2 * _DAY:
-            return self._count_each(after, until)
-        first = self._local_day(after) + timedelta(days=1)
-        end = self._local_day(until)
-        total = self._count_each(after, self._due(first) - 1) + self._count_each(self._due(end) - 1, until)
-        for day in _matches(self._days, first - timedelta(seconds=1)):
-            if day >= end:
-                break
-            starts, ends = self._due(day), self._due(day + timedelta(days=1))
-            if ends - starts == _DAY:
-                total += self._count_of_day(day)
-            else:
-                total += self._count_each(starts - 1, ends - 1)
+        if until <= after:
+            return 0
+        total = self._local.count(self._reached(after), self._reached(until))
+        for change in clock_changes(self._zone, after, until):
+            if change.is_forward:
+                in_gap = self._local.count(self._reached(change.at - 1), self._reached(change.at))
+                total -= max(0, in_gap - 1)
         return total
 
     def last(self, after: float, until: float, most: int) -> list[float]:
-        span = 3600.0
-        while True:
-            start = max(after, until - span)
-            found = self._between(start, until)
-            if len(found) >= most or start == after:
-                return found[-most:]
-            span *= 8
-
-    def _between(self, after: float, until: float) -> list[float]:
         found: list[float] = []
-        for due in self.from_after(after):
-            if due > until:
+        for local in self._local.up_to(self._reached(until)):
+            due = self._due(local)
+            if due <= after or len(found) == most:
                 break
-            found.append(due)
-        return found
+            if not found or due < found[-1]:  # else it is in the same gap
+                found.append(due)
+        return found[::-1]
 
-    def _count_each(self, after: float, until: float) -> int:
-        return len(self._between(after, until))
+    def _reached(self, instant: float) -> datetime:
+        """The latest local time that clocks have shown up to this instant."""
+        reached = self._local_time(instant)
+        for change in clock_changes(self._zone, instant - 2 * DAY, instant):
+            if not change.is_forward:  # clocks showed a later time immediately before
+                reached = max(reached, self._local_time(change.at - 1))
+        return reached
 
-    def _count_of_day(self, day: datetime) -> int:
-        if self._per_day is None:
-            end = day + timedelta(days=1)
-            times = _matches(self._expression, day - timedelta(seconds=1))
-            self._per_day = sum(1 for _ in _until(times, end))
-        return self._per_day
-
-    def _local_day(self, instant: float) -> datetime:
-        local = datetime.fromtimestamp(instant, self._zone)
-        return datetime(local.year, local.month, local.day)
+    def _local_time(self, instant: float) -> datetime:
+        return datetime.fromtimestamp(instant, self._zone).replace(tzinfo=None)
 
     def _due(self, local: datetime) -> float:
         """The first instant with this local time or a later one."""
         aware = local.replace(tzinfo=self._zone)  # its first occurrence, if it occurs twice
         instant = aware.timestamp()
-        if datetime.fromtimestamp(instant, self._zone).replace(tzinfo=None) == local:
+        if self._local_time(instant) == local:
             return instant
-        # It is in a gap, which ends between these two instants. Clock changes occur at whole seconds.
-        before, after = int(aware.replace(fold=1).timestamp()), int(instant)
-        offset = self._offset(after)
-        while after - before > 1:
-            middle = (before + after) // 2
-            if self._offset(middle) == offset:
-                after = middle
-            else:
-                before = middle
-        return float(after)
-
-    def _offset(self, instant: int) -> timedelta | None:
-        return datetime.fromtimestamp(instant, self._zone).utcoffset()
-
-
-def _until(times: Iterator[datetime], end: datetime) -> Iterator[datetime]:
-    for time in times:
-        if time >= end:
-            return
-        yield time
-
-
-def _matches(expression: str, after: datetime) -> CronSim:
-    """An iterator over the local times of a cron expression after a local time."""
-    # Imported on demand: many engines have no schedules.
-    from cronsim import CronSim, CronSimError
-
-    try:
-        if len(expression) > _LONGEST_CRON:
-            raise ValueError(f"it has {len(expression):,} characters, at most {_LONGEST_CRON} are allowed")
-        return CronSim(expression, after)
-    except (CronSimError, ValueError) as error:
-        raise Invalid(
-            f"cron {shown(expression)} is not valid: {str(error).lower()}; the fields are minute, hour, "
-            "day of month, month and day of week",
-            value=shown(expression),
-        ) from None
-
-
-@lru_cache(maxsize=256)
-def _zone(name: str) -> tzinfo:
-    if name == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
-        raise Invalid(
-            f"timezone {shown(name)} is unknown: use a name of the IANA database, such as "
-            '"Europe/Berlin", or "UTC"',
-            value=shown(name),
-        ) from None
+        # It is in a gap, which ends between these two instants.
+        before = aware.replace(fold=1).timestamp()
+        return float(next(change.at for change in clock_changes(self._zone, before, instant)))

@@ -10,7 +10,7 @@ from ...protocol.errors import GreenroomError
 from ...protocol.schedules import ScheduleDefinition, ScheduleRecord
 from ..channel import Reply
 
-Source = Literal["api", "code"]
+Source = Literal["api", "code", "config"]
 
 
 class Put(msgspec.Struct):
@@ -22,6 +22,7 @@ class Put(msgspec.Struct):
     paused: bool | None
     by: str
     reply: Reply[ScheduleRecord]
+    source: Source = "api"
 
 
 class SetPaused(msgspec.Struct):
@@ -39,6 +40,7 @@ class Delete(msgspec.Struct):
     schedule: str
     by: str
     reply: Reply[object]
+    source: Source = "api"
 
 
 class FiringEnded(msgspec.Struct):

@@ -459,7 +459,8 @@ class Admission:
     def end_delay(self, submission: Submission) -> None:
         """A delayed run is due: it enters its lane, unless it has to wait in its handle."""
         if submission.phase is not Phase.DELAYED:
-            return  # it has reserved its handle, and waits there
+            self._stay_due(submission)
+            return
         self._not_debounced(submission)
         if submission.place is None:
             decision = self._handles.decide(submission, "replace" if submission.terms.replaces else "queue")
@@ -487,6 +488,13 @@ class Admission:
                 notify=_cancels(replaces or (), submission.by),
             ),
         )
+
+    def _stay_due(self, submission: Submission) -> None:
+        """A run that has reserved its handle, and waits there, is due: it remains so after a restart, also if
+        the clock is set back."""
+        submission.terms = replace(submission.terms, was_due=True)
+        memo = WakesAt(submission.id, None, submission.terms)
+        self._place(submission.id, Change((), run=submission.id, expect=_QUEUED, memos=(memo,)))
 
     def draw_place_again(self, submission: Submission) -> None:
         """Draw a new place for a retry."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -50,12 +51,15 @@ class Refuse(msgspec.Struct, frozen=True):
     about: Submission | None
 
 
+_Equal = tuple[str, str, str, str, tuple[str, ...]]
+"""What decides how and where a run executes, except its parameters."""
+
 ADMIT = Admit()
 Decision = Admit | Wait | Join | Coalesce | Refuse
 
 _WHY = {
     "join": "its job or parameters differ, or it is being cancelled",
-    "reject": 'wait for it, cancel it, or submit with on_conflict "queue", "replace", "join" or "coalesce"',
+    "reject": 'wait for it, cancel it, or submit with on_conflict "queue", "replace" or "join"',
 }
 
 
@@ -68,6 +72,7 @@ class Handles:
         self._cancelling: set[str] = set()  # the handles whose admitted run is being cancelled
         self._remains: dict[str, str] = {}  # handle: the ended run whose body still executes
         self._waiting: dict[str, OrderedDict[str, Submission]] = {}
+        self._equal: dict[_Equal, OrderedDict[str, Submission]] = {}  # the same runs
         self._replacing: dict[str, tuple[str, ...]] = {}  # runs that replace others, newest first
         self._replaced: dict[str, dict[str, str]] = {}  # runs that are about to be cancelled: by which run
 
@@ -118,6 +123,8 @@ class Handles:
                 self._cancelling.add(name)
         if waiting:
             self._waiting[name] = OrderedDict((submission.id, submission) for submission in waiting)
+            for submission in waiting:
+                self._equal.setdefault(_equal(submission), OrderedDict())[submission.id] = submission
         if newest is None:
             return []
         replacing = [submission.id for submission in waiting if submission.terms.front]
@@ -199,9 +206,11 @@ class Handles:
 
     def _wait(self, submission: Submission, replaces: tuple[str, ...] | None) -> Wait:
         waiting = self._waiting.setdefault(submission.handle, OrderedDict())
-        waiting[submission.id] = submission
-        if replaces is not None:
-            waiting.move_to_end(submission.id, last=False)
+        equal = self._equal.setdefault(_equal(submission), OrderedDict())
+        for queue in (waiting, equal):
+            queue[submission.id] = submission
+            if replaces is not None:
+                queue.move_to_end(submission.id, last=False)
         return Wait(replaces)
 
     def _replace(self, submission: Submission) -> Wait:
@@ -226,8 +235,9 @@ class Handles:
         is equal in everything else that decides how and when it executes."""
         name = submission.handle
         admitted = None if name in self._cancelling else self._admitted.get(name)
-        last_first = (*reversed(self._waiting.get(name, {}).values()), admitted)
-        return next((run for run in last_first if run is not None and self.takes(run, submission)), None)
+        waiting = self._equal.get(_equal(submission), OrderedDict())
+        last_first = chain(reversed(waiting.values()), () if admitted is None else (admitted,))
+        return next((run for run in last_first if self.takes(run, submission)), None)
 
     def takes(self, run: Submission, submission: Submission) -> bool:
         """Whether a run can take the parameters of a submission. A child run belongs to its parent."""
@@ -235,12 +245,7 @@ class Handles:
             return False
         if run.id in self._replaced.get(run.handle, ()):
             return False
-        return (run.job.name, run.kind, run.lane, run.needs) == (
-            submission.job.name,
-            submission.kind,
-            submission.lane,
-            submission.needs,
-        )
+        return _equal(run) == _equal(submission)
 
     def _active(self, name: str) -> Submission | None:
         """The run that a refusal names; `None` if it has ended and only its body still executes."""
@@ -250,8 +255,15 @@ class Handles:
 
     def _stop_waiting(self, name: str, id: str) -> None:
         waiting = self._waiting.get(name)
-        if waiting is not None and waiting.pop(id, None) is not None and not waiting:
+        submission = None if waiting is None else waiting.pop(id, None)
+        if submission is None:
+            return
+        if not waiting:
             del self._waiting[name]
+        equal = self._equal[_equal(submission)]
+        del equal[id]
+        if not equal:
+            del self._equal[_equal(submission)]
 
     def _remove_replacing(self, name: str, run: str) -> None:
         replacing = self._replacing.get(name, ())
@@ -259,3 +271,13 @@ class Handles:
             self._replacing[name] = tuple(id for id in replacing if id != run)
             if not self._replacing[name]:
                 del self._replacing[name]
+
+
+def _equal(submission: Submission) -> _Equal:
+    return (
+        submission.handle,
+        submission.job.name,
+        submission.kind,
+        submission.lane,
+        tuple(submission.needs),
+    )

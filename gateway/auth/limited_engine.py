@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, cast
 
 from ...actors.schedules.machine import unknown
 from ...protocol.errors import Conflict, Forbidden, GreenroomError, Invalid, NoActiveRun, NotFound
+from ...protocol.jobs import job_name
 from ...protocol.names import FLOW, lane_name
 from ...protocol.records import BulkResult, RunRecord
 from ...protocol.results import failed
@@ -194,7 +195,7 @@ class LimitedEngine(_Denied):
         if lane is not None:
             self._scope.check_lane(lane)
         if job is not None:
-            self._scope.check_job(job)
+            self._scope.check_job(job_name(job))
         if filter.get("flow") is not None:
             self._scope.check_job(FLOW)
 

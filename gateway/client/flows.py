@@ -11,7 +11,7 @@ from ...protocol.errors import Invalid
 from ...protocol.flow import commands as wire
 from ...protocol.flow.records import FlowRow, FlowTask, NodeRun, VersionRow, VersionStatus
 from ...protocol.names import check_name
-from ...protocol.submission import SubmitKeywords, flow_options
+from ...protocol.submission import FlowKeywords, flow_options
 from ...protocol.validation import check_page, check_statuses, check_text, check_version, check_version_status
 from ...protocol.values import json_value
 from .calls import expected
@@ -122,7 +122,7 @@ class ClientFlows:
         version: int = 0,
         params: Mapping[str, Any] | None = None,
         handle: str | None = None,
-        **options: Unpack[SubmitKeywords],
+        **options: Unpack[FlowKeywords],
     ) -> ClientTicket[Any]:
         """See `Flows.start`. The start is sent again if the connection is lost, and creates one run: without
         a `request_id`, the client generates one."""

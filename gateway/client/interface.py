@@ -26,7 +26,7 @@ from ...protocol.lanes import LaneRules
 from ...protocol.records import BulkResult, ExecutorInfo, RunRecord, Snapshot
 from ...protocol.run_filter import RunFilterKeywords
 from ...protocol.schedules import Missed, ScheduleRecord
-from ...protocol.submission import SubmitKeywords
+from ...protocol.submission import FlowKeywords, ScheduleKeywords, SubmitKeywords
 from ...protocol.validation import FilesFate
 from ...protocol.webhooks import Webhook
 
@@ -94,7 +94,7 @@ class RunFlows(Protocol):
         version: int = 0,
         params: Mapping[str, Any] | None = None,
         handle: str | None = None,
-        **options: Unpack[SubmitKeywords],
+        **options: Unpack[FlowKeywords],
     ) -> RunTicket[Any]: ...
 
     async def task(self, run_id: str) -> FlowTask: ...
@@ -164,7 +164,7 @@ class RunSchedules(Protocol):
         missed: Missed = "latest",
         missed_limit: int = 100,
         paused: bool | None = None,
-        **options: Unpack[SubmitKeywords],
+        **options: Unpack[ScheduleKeywords],
     ) -> ScheduleRecord: ...
 
     async def list(self) -> Sequence[ScheduleRecord]: ...

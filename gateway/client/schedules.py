@@ -10,7 +10,7 @@ from ...protocol.jobs import AnyJob, job_name
 from ...protocol.names import check_name
 from ...protocol.parameters import plain_params
 from ...protocol.schedules import Missed, ScheduleRecord, check_schedule, define
-from ...protocol.submission import SubmitKeywords, SubmitOptions, check_keywords, to_stored
+from ...protocol.submission import ScheduleKeywords, SubmitOptions, check_keywords, to_stored
 from ...protocol.values import json_value
 from .calls import expected
 from .link import Link
@@ -41,7 +41,7 @@ class ClientSchedules:
         missed: Missed = "latest",
         missed_limit: int = 100,
         paused: bool | None = None,
-        **options: Unpack[SubmitKeywords],
+        **options: Unpack[ScheduleKeywords],
     ) -> ScheduleRecord:
         """See `Schedules.put`."""
         check_keywords("put", options, "job", "cron", "every", "timezone", "jitter", "missed", "missed_limit")

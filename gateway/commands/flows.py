@@ -9,7 +9,7 @@ from typing import cast
 from ...protocol.flow import commands as wire
 from ...protocol.flow.records import VersionRow, VersionStatus, WorkerKind
 from ...protocol.names import check_name
-from ...protocol.submission import flow_options, from_wire
+from ...protocol.submission import FlowKeywords, flow_options, from_wire
 from ...protocol.validation import check_text
 from ..auth.tokens import Role
 from .entries import Context, Entry, Fields, Http
@@ -61,9 +61,8 @@ async def _version(context: Context, command: wire.GetFlowVersion) -> Fields:
 
 
 async def _start(context: Context, command: wire.StartFlow) -> Fields:
-    options = flow_options(
-        command.flow, command.version, command.params, command.handle, **from_wire(command)
-    )
+    given = cast(FlowKeywords, from_wire(command))
+    options = flow_options(command.flow, command.version, command.params, command.handle, **given)
     ticket = await context.engine.submit_options(options, by=context.by)
     return {"run_id": ticket.id, "joined": ticket.joined}
 

@@ -6,7 +6,7 @@ from typing import cast
 
 from ...protocol import schedule_commands as wire
 from ...protocol.schedules import Missed
-from ...protocol.submission import from_wire
+from ...protocol.submission import ScheduleKeywords, from_wire
 from ..auth.tokens import Role
 from .entries import Context, Entry, Fields, Http
 
@@ -25,7 +25,7 @@ async def _put(context: Context, command: wire.PutSchedule) -> Fields:
         missed_limit=command.missed_limit,
         paused=command.paused,
         by=context.by,
-        **from_wire(command),
+        **cast(ScheduleKeywords, from_wire(command)),
     )
     return {"schedule": schedule}
 

@@ -150,8 +150,6 @@ export class Client<State extends Projection | null = Projection> {
   submitMany(runs: readonly NewRun[], options?: { allOrNothing?: true }): Promise<Ticket[]>;
   /** With `allOrNothing: false`, the error is in the place of a refused run's Ticket; the others are created. */
   submitMany(runs: readonly NewRun[], options: SubmitManyOptions): Promise<(Ticket | GreenroomError)[]>;
-  /** Submit a new run with the job, handle, lane, kind and parameters of another one. */
-  rerun<Result = unknown>(runId: string): Promise<Ticket<Result>>;
   /** Submit a new run with the job, handle, lane, kind, parameters, needs, tags, priority and key of another one. */
   rerun<Result = unknown>(runId: string, options?: AgainOptions): Promise<Ticket<Result>>;
   /** The same, for a run that ended as failed, timed_out or rejected; others are a conflict. */
@@ -323,6 +321,9 @@ export type FlowDefinition = string | object;
 
 export type OnConflict = "reject" | "queue" | "replace" | "join" | "coalesce";
 
+/** The same for flows and the runs of a batch, which do not coalesce. */
+export type OnConflictOfMany = Exclude<OnConflict, "coalesce">;
+
 /** The options of every method that submits a run. Times are in seconds; `Infinity` is no limit, null the default. */
 export interface RunOptions {
   /** JSON values. Without parameters, the run takes the draft of its handle. */
@@ -338,7 +339,7 @@ export interface RunOptions {
   deadline?: number | null;
   /** After how many seconds in the queue the engine reports that the run waits (2). */
   warnAfter?: number | null;
-  /** Labels that an executor must have to execute the run. `flows.start` refuses labels. */
+  /** Labels that an executor must have to execute the run. */
   needs?: readonly string[];
   /** From -100 to 100; higher ones are first (that of the job, else that of the lane). */
   priority?: number | null;
@@ -393,11 +394,15 @@ export interface LaneOptions {
 
 /** The options of `Client.submit`. */
 export interface SubmitOptions extends RunOptions {
-  handle: string;}
+  handle: string;
+}
 
 /** One run of `Client.submitMany`: the job, and the options of `Client.submit`. */
 export interface NewRun extends SubmitOptions {
   job: string;
+  onConflict?: OnConflictOfMany;
+  /** @deprecated Use `onConflict`. */
+  on_conflict?: OnConflictOfMany;
 }
 
 /** The options of `Client.submitMany`. */
@@ -409,15 +414,29 @@ export interface SubmitManyOptions {
 }
 
 /** The options of `flows.start`. */
-export interface StartFlowOptions extends RunOptions {
+export interface StartFlowOptions extends Omit<RunOptions, "needs"> {
+  onConflict?: OnConflictOfMany;
+  /** @deprecated Use `onConflict`. */
+  on_conflict?: OnConflictOfMany;
   /** Without a handle, the run gets its own handle. */
   handle?: string | null;
   /** 0 is the latest published version. */
   version?: number;
 }
 
+/** The options of a run that `schedules.put` does not have: its runs start at their times, each with its own id. */
+type OnceOptions =
+  | "requestId"
+  | "request_id"
+  | "startAt"
+  | "start_at"
+  | "delay"
+  | "reserve"
+  | "traceparent"
+  | "tracestate";
+
 /** The options of `schedules.put`: either `cron` or `every` is required. */
-export interface PutScheduleOptions extends Omit<RunOptions, "requestId" | "request_id"> {
+export interface PutScheduleOptions extends Omit<RunOptions, OnceOptions> {
   job: string;
   /** Without a handle, the runs have the handle `schedule:<name>`. */
   handle?: string | null;
@@ -1001,8 +1020,9 @@ export interface LeaderChanged {
  * A schedule, as clients see it. Times are Unix seconds.
  *
  * `id` is another one whenever its times are changed. `source` is `code` for a schedule that is declared in
- * code, and `api` for any other. `every` counts from `since`. `next` are the next due times, without jitter;
- * none while it is paused. `last_run` is the run of the firing at `last_fired`; `null` if it was refused.
+ * code, `config` for one of the configuration, and `api` for any other. `every` counts from `since`. `next`
+ * are the next due times, without jitter; none while it is paused. `last_run` is the run of the firing at
+ * `last_fired`; `null` if it was refused.
  */
 export interface ScheduleRecord {
   name: string;

@@ -569,11 +569,13 @@ const SUBMIT = [
   "notify",
   ...TRACE,
 ];
+const START_FLOW = [...SUBMIT.filter((name) => name !== "needs"), "version"];
 const RULES = ["fairBy", "weights", "limitPerKey", "rate", "burst", "ratePer", "age", "priority", "notify"];
 const JOINING = ["join", "coalesce"]; // a submission can join the run of another one
 const TIMEOUTS = ["queueTimeout", "runTimeout", "deadline", "warnAfter"];
+const ONCE = ["requestId", "startAt", "delay", "reserve", ...TRACE]; // not for runs that a schedule submits
 const SCHEDULE = [
-  ...SUBMIT.filter((name) => name !== "requestId" && !TRACE.includes(name)),
+  ...SUBMIT.filter((name) => !ONCE.includes(name)),
   "job",
   "cron",
   "every",
@@ -796,7 +798,7 @@ export class Client {
     version: async (id) => (await this.#ask({ type: "get_flow_version", version_id: id }, true)).version,
     /** Start a run of a flow; resolves to a Ticket. */
     start: async (flow, options = {}) => {
-      const { version = 0, ...others } = read("flows.start", options, [...SUBMIT, "version"]);
+      const { version = 0, ...others } = read("flows.start", options, START_FLOW);
       return this.#start("flows.start", { type: "start_flow", flow, version }, others);
     },
     /** A run of a flow, with the values that its nodes share. */

@@ -32,7 +32,7 @@ from ...protocol.schedule_commands import (
 )
 from ...protocol.schedules import MAX_SCHEDULE_NAME, Missed
 from ...protocol.states import Status
-from ...protocol.submission import NewRun, OnConflict
+from ...protocol.submission import NewRun, OnConflict, OnConflictOfMany
 from ...protocol.urls import MAX_URL
 from ...protocol.validation import (
     HIGHEST_SEQ,
@@ -179,7 +179,10 @@ _FIELDS: dict[str, Json] = {
     "offset": LIMIT,
     "on_conflict": _words(*get_args(OnConflict)),
     "params": VALUE,
-    "request_id": NAME,
+    "request_id": {
+        **NAME,
+        "description": "A name that does not begin with `schedule:`, nor with the id of a run and a dot.",
+    },
     "result": VALUE,
     "run_id": TEXT,
     "run_or_handle": TEXT,
@@ -210,7 +213,9 @@ _RULES: dict[str, Json] = {
     "age": {"type": ["number", "null"], "exclusiveMinimum": 0},
     "notify": {"anyOf": [*NOTIFY["anyOf"], {"type": "null"}]},
 }
-_OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
+_ON_CONFLICT_OF_MANY = _words(*get_args(OnConflictOfMany))
+_OF_COMMANDS: dict[type[msgspec.Struct], dict[str, Json]] = {
+    NewRun: {"on_conflict": _ON_CONFLICT_OF_MANY},
     wire.SubmitMany: {"runs": {"type": "array", "items": ref(NewRun.__name__), "maxItems": MAX_RUNS}},
     wire.Answer: {"key": NAME},
     wire.SetConcurrency: {"limit": LIMIT},
@@ -226,6 +231,7 @@ _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
     flow_wire.AddFlowVersion: _OF_VERSIONS,
     flow_wire.StartFlow: {
         "params": {"type": "object"},
+        "on_conflict": _ON_CONFLICT_OF_MANY,
         "needs": {"type": "array", "maxItems": 0, "description": "Must be empty."},
     },
     flow_wire.RegisterWorker: {"kind": _words(*get_args(WorkerKind)), "worker_id": NAME},
@@ -250,8 +256,8 @@ _OF_COMMANDS: dict[type[CommandBase], dict[str, Json]] = {
 
 
 def constrained(kind: type[msgspec.Struct], name: str, schema: Json) -> Json:
-    """The schema of a command's field with all checks."""
-    known = _OF_COMMANDS.get(kind, {}).get(name) if issubclass(kind, CommandBase) else None
+    """The schema of a field of a command, or of a run of a batch, with all checks."""
+    known = _OF_COMMANDS.get(kind, {}).get(name)
     return _narrowed(schema, known or _FIELDS.get(name))
 
 

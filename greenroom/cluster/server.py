@@ -203,6 +203,7 @@ class NodeServer:
             store,
             max_concurrent=settings.max_concurrent,
             lanes=settings.lanes,
+            schedules=self._config.schedules,
             data_dir=settings.data_dir,
             runs_dir=settings.runs_dir,
             keep_runs=settings.keep_runs,

@@ -7,7 +7,7 @@ import msgspec
 
 from .connection import Server, for_server
 from .exits import Exit, Stopped
-from .output import brief, cancelled, echo, echo_json, table
+from .output import brief, cancelled, decoded, echo, echo_json, table
 
 
 @click.group()
@@ -72,10 +72,7 @@ def params(server: Server, handle: str, params: str | None) -> None:
         kept = None if found is None else found.params
         echo(server.as_json, kept, "No draft parameters." if kept is None else brief(kept))
         return
-    try:
-        value = msgspec.json.decode(params)
-    except msgspec.DecodeError as error:
-        raise click.UsageError(f"parameters are not valid JSON: {error}") from error
+    value = decoded(params, "the argument JSON")
     server.ask(lambda client: client.set_params(handle, value))
     echo(server.as_json, {"handle": handle, "params": value}, f"{handle}: {brief(value)}")
 

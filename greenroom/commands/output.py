@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 import msgspec
@@ -14,11 +16,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..protocol.codec import json_fault
 from ..protocol.errors import RunEnded
 from ..protocol.records import RunRecord
+from ..protocol.schedules import ScheduleRecord
 from ..protocol.states import Status
 from .exits import Exit, Stopped
 
+_TOO_DEEP = "{} is nested too deeply: reduce the nesting"
 _UNCUT = 10_000
 """The width without a terminal, so that nothing is cut."""
 
@@ -141,12 +146,21 @@ def took(seconds: float) -> str:
     return f"{max(0.0, seconds) * 1000:.0f} ms" if seconds < 1 else span(seconds)
 
 
-def moment(at: float) -> str:
-    """A time as text, in the local time zone."""
+def moment(at: float, zone: tzinfo | None = None) -> str:
+    """A time as text, in the local time zone; or in another one, then with its offset."""
     try:
-        return datetime.fromtimestamp(at).isoformat(" ", "seconds")
+        return datetime.fromtimestamp(at, zone).isoformat(" ", "seconds")
     except (ValueError, OverflowError):  # beyond the year 9999, in some time zones
         return f"{at:.0f}"
+
+
+def due(schedule: ScheduleRecord, at: float) -> str:
+    """A due time as text, in the time zone of the schedule if it has one and this machine knows it."""
+    zone = None
+    if schedule.cron is not None:
+        with suppress(ZoneInfoNotFoundError, ValueError, OSError):
+            zone = ZoneInfo(schedule.timezone)
+    return moment(at, zone)
 
 
 def age(at: float) -> str:
@@ -160,3 +174,15 @@ def parsed(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+    except RecursionError:
+        raise click.UsageError(_TOO_DEEP.format("the value")) from None
+
+
+def decoded(text: str | bytes, what: str) -> Any:
+    """The value of a JSON text from the command line or a file; `what` names the text in errors."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise click.UsageError(f"{what} is not valid JSON: {json_fault(error)}") from None
+    except RecursionError:
+        raise click.UsageError(_TOO_DEEP.format(what)) from None

@@ -90,10 +90,16 @@ def runs(server: Server, limit: int, before: str | None, **options: Any) -> None
         [run.id, run.handle, run.job, run.lane, status(run), age(run.created_at), run.error or ""]
         for run in found
     ]
-    if any(run.tags for run in found):
-        columns.insert(4, "tags")
-        for row, run in zip(rows, found, strict=True):
-            row.insert(4, tags_shown(run))
+    # Columns for what few runs have.
+    for name, values in (
+        ("tags", [tags_shown(run) for run in found]),
+        ("key", [run.key or "" for run in found]),
+        ("priority", [str(run.priority or "") for run in found]),
+    ):
+        if any(values):
+            columns.insert(4, name)
+            for row, value in zip(rows, values, strict=True):
+                row.insert(4, value)
     table(columns, rows)
 
 
@@ -157,6 +163,10 @@ def described(run: RunRecord) -> dict[str, Any]:
         shown["started"] = moment(run.started_at)
     if run.needs:
         shown["needs"] = ", ".join(run.needs)
+    if run.priority:
+        shown["priority"] = run.priority
+    if run.key is not None:
+        shown["key"] = run.key
     if run.tags:
         shown["tags"] = tags_shown(run)
     if run.executor is not None:

@@ -11,7 +11,7 @@ from ..gateway.client import Client
 from ..protocol.schedules import ScheduleRecord
 from .connection import Server, for_server
 from .durations import Duration
-from .output import STYLES, brief, echo, echo_json, fields, moment, table
+from .output import STYLES, brief, due, echo, echo_json, fields, table
 from .submit import echo_accepted, parameters, params_given, repeated_submission
 
 
@@ -191,7 +191,7 @@ def _times(schedule: ScheduleRecord) -> str:
 def _next(schedule: ScheduleRecord) -> str:
     if schedule.paused:
         return "paused"
-    return moment(schedule.next[0]) if schedule.next else "never"
+    return due(schedule, schedule.next[0]) if schedule.next else "never"
 
 
 def _show(schedule: ScheduleRecord) -> None:
@@ -206,12 +206,12 @@ def _show(schedule: ScheduleRecord) -> None:
     }
     if schedule.jitter:
         shown["jitter"] = f"{schedule.jitter:g} s"
-    if schedule.source == "code":
-        shown["declared in"] = "code"
+    if schedule.source != "api":
+        shown["declared in"] = "code" if schedule.source == "code" else "the configuration"
     if schedule.paused:
         shown["next"] = Text("paused", STYLES["queued"])
     else:
-        shown["next"] = ", ".join(map(moment, schedule.next)) or "never"
+        shown["next"] = ", ".join(due(schedule, at) for at in schedule.next) or "never"
     if schedule.last_fired is not None:
-        shown["last"] = f"{moment(schedule.last_fired)}, {schedule.last_run or 'refused'}"
+        shown["last"] = f"{due(schedule, schedule.last_fired)}, {schedule.last_run or 'refused'}"
     fields(shown)

@@ -97,7 +97,7 @@ def serve(file: str | None, accept_store: bool, **given: Any) -> None:
 
     SIGTERM or Ctrl-C drains and exits with code 0, also if a body does not end; a second signal stops
     immediately and exits with code 128 plus the signal's number. SIGHUP reloads the configuration: limits,
-    tokens, origins and logs. SIGUSR1 resets the lanes.
+    schedules, tokens, origins and logs. SIGUSR1 resets the lanes.
 
     \b
     Examples:

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import click
-import msgspec
 
 from ..gateway.client import Client, ClientTicket
-from ..protocol.codec import json_fault
+from ..protocol.submission import OnConflict, OnConflictOfMany
 from .connection import Server, for_server
 from .durations import Duration, Timeout
 from .moments import Moment
-from .output import echo, end_with, parsed
+from .output import decoded, echo, end_with, parsed
 from .selecting import tags_given
 
 
 def submission(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a submission to a command."""
-    return _with(command, [*_CONFLICTS, _REQUEST_ID, *_LIMITS, *_TRACE])
+    return _with(command, [_LANE, _ON_CONFLICT, *_OPTIONS, _REQUEST_ID, *_LIMITS, *_DELAY, *_TRACE])
+
+
+def flow_submission(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of the submission of a flow, which does not coalesce."""
+    on_conflict = _on_conflict(OnConflictOfMany)
+    return _with(command, [_LANE, on_conflict, *_OPTIONS, _REQUEST_ID, *_LIMITS, *_DELAY, *_TRACE])
 
 
 def repeated_submission(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a submission that is repeated, which has no request id of its own."""
-    return _with(command, [*_CONFLICTS, *_LIMITS])
+    """Add the options of a submission that is repeated, at times that something else decides."""
+    return _with(command, [_LANE, _ON_CONFLICT, *_OPTIONS, *_LIMITS])
 
 
 def parameters(command: Callable[..., None]) -> Callable[..., None]:
@@ -60,15 +65,21 @@ _PARAMETERS: list[_Option] = [
         help="Execute it only on executors with this label; repeatable.",
     ),
 ]
-_CONFLICTS: list[_Option] = [
-    click.option("--lane", metavar="NAME", help="The lane. [default: the lane of the job]"),
-    click.option(
+_LANE: _Option = click.option("--lane", metavar="NAME", help="The lane. [default: the lane of the job]")
+
+
+def _on_conflict(choices: Any) -> _Option:
+    return click.option(
         "--on-conflict",
-        type=click.Choice(["reject", "queue", "replace", "join", "coalesce"]),
+        type=click.Choice(get_args(choices)),
         default="reject",
         show_default=True,
         help="What to do if the handle has an active run.",
-    ),
+    )
+
+
+_ON_CONFLICT = _on_conflict(OnConflict)
+_OPTIONS: list[_Option] = [
     click.option("--priority", type=int, metavar="N", help="From -100 to 100; higher ones are first."),
     click.option("--key", metavar="KEY", help="The key for the lane's fairness, limits per key and rates."),
     click.option(
@@ -108,6 +119,14 @@ _LIMITS: list[_Option] = [
     click.option(
         "--deadline", type=Timeout(), metavar="TIME", help="The longest time from submission to end."
     ),
+    click.option(
+        "--warn-after",
+        type=Timeout(),
+        metavar="TIME",
+        help="Report the run when it has waited this long for a slot. [default: 2 s]",
+    ),
+]
+_DELAY: list[_Option] = [
     click.option("--delay", type=Duration(), metavar="TIME", help="Start the run after this time."),
     click.option(
         "--start-at",
@@ -181,7 +200,4 @@ def params_given(params: str | None, pairs: tuple[str, ...]) -> Any:
 
 def json_given(text: str, option: str) -> Any:
     """The JSON value of an option; `-` reads it from standard input."""
-    try:
-        return msgspec.json.decode(sys.stdin.read() if text == "-" else text)
-    except msgspec.DecodeError as error:
-        raise click.UsageError(f"{option} is not valid JSON: {json_fault(error)}") from error
+    return decoded(sys.stdin.buffer.read() if text == "-" else text, option)

@@ -9,20 +9,20 @@ import msgspec
 
 from ..gateway.client import Client
 from ..protocol.batches import RunKeywords, Submitted
-from ..protocol.codec import json_fault, misfit
+from ..protocol.codec import misfit
 from ..protocol.decoding import with_known_fields
 from ..protocol.errors import GreenroomError
 from ..protocol.submission import NewRun, from_wire
 from .connection import Server, for_server
 from .exits import Exit, Stopped
-from .output import echo
+from .output import decoded, echo
 
 
 @click.command("submit-many")
-@click.argument("file", type=click.File(encoding="utf-8"))
+@click.argument("file", type=click.File("rb"))
 @click.option("--each", is_flag=True, help="Submit the other runs if some are refused.")
 @for_server
-def submit_many(server: Server, file: IO[str], each: bool) -> None:
+def submit_many(server: Server, file: IO[bytes], each: bool) -> None:
     """Submit the runs in FILE together, and print their ids in order.
 
     FILE has one run per line, a JSON object: `job`, `handle`, and optionally `params` and the other fields of
@@ -59,19 +59,18 @@ def submit_many(server: Server, file: IO[str], each: bool) -> None:
     server.ask(talk)
 
 
-def _run(number: int, line: str) -> RunKeywords:
+def _run(number: int, line: bytes) -> RunKeywords:
+    value = decoded(line, f"line {number}")
     try:
-        new = msgspec.convert(msgspec.json.decode(line), NewRun)
+        new = msgspec.convert(value, NewRun)
     except msgspec.ValidationError as error:
         misfits = with_known_fields(misfit(error, "run"), NewRun)
         raise click.UsageError(f"line {number}: {misfits.message}") from None
-    except msgspec.DecodeError as error:
-        raise click.UsageError(f"line {number} is not valid JSON: {json_fault(error)}") from None
     given = {"job": new.job, "handle": new.handle, "params": new.params, **from_wire(new)}
     return cast(RunKeywords, given)
 
 
-def _in_line(error: GreenroomError, lines: list[tuple[int, str]]) -> GreenroomError:
+def _in_line(error: GreenroomError, lines: list[tuple[int, bytes]]) -> GreenroomError:
     """The error that refuses all runs, with the number of the line instead of the index."""
     index = error.details.get("index")
     if not isinstance(index, int) or index >= len(lines):

@@ -44,7 +44,7 @@ from ..protocol.events import (
 from ..protocol.records import RunRecord, Snapshot
 from .lane_rules import described
 from .live_table import Board
-from .output import brief, clean, console, echo_json, moment, number, span
+from .output import brief, clean, console, due, echo_json, moment, number, span
 
 _FRAME = 0.1
 """The shortest time between two redraws, in seconds."""
@@ -292,7 +292,7 @@ def _schedule(event: ScheduleChanged | ScheduleFired | ScheduleMissed) -> str:
     if isinstance(event, ScheduleChanged):
         if event.state is None:
             return f"{name}: deleted"
-        upcoming = f"next at {moment(event.state.next[0])}" if event.state.next else "paused"
+        upcoming = f"next at {due(event.state, event.state.next[0])}" if event.state.next else "paused"
         return f"{name}: {upcoming}"
     if isinstance(event, ScheduleMissed):
         return f"{name}: {event.count} due times left out, up to {moment(event.until)}"

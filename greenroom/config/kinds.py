@@ -6,6 +6,7 @@ A kind raises `ValueError` with a text that follows the setting's path: "gateway
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from typing import Any
 import attrs
 
 from ..actors.engine.retention import Keep
+from ..actors.schedules.configured import read_schedule
 from ..actors.workers.networks import Networks
 from ..persistence.addresses import parse_addresses
 from ..protocol.errors import GreenroomError
@@ -185,6 +187,48 @@ def _pair(text: str) -> tuple[str, Any]:
     return name.strip(), _number(limit.strip())
 
 
+def _read_schedules(value: Any) -> dict[str, dict[str, Any]]:
+    """Check a table of schedules. Times can be durations, and `none` is written for no limit."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be a table for each schedule, as in [schedules.nightly] (got {shown(value)})")
+    tables: dict[str, dict[str, Any]] = {}
+    faults: dict[tuple[str, ...], str] = {}
+    for name, table in value.items():
+        tables[name] = given = dict(table) if isinstance(table, Mapping) else {}
+        for key in given.keys() & _SCHEDULE_TIMES.keys():
+            try:
+                given[key] = _SCHEDULE_TIMES[key](given[key])
+            except ValueError as error:
+                faults[name, key] = str(error)
+        if not any(place[0] == name for place in faults):
+            try:
+                read_schedule(name, given if isinstance(table, Mapping) else table)
+            except GreenroomError as error:
+                faults[name,] = f"is not valid: {error.message}"
+    if faults:
+        raise Several(faults.items())
+    return tables
+
+
+def _json(text: str) -> Any:
+    """Return the value of a JSON text; if it is none, the text itself, which the kind then refuses."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _read_timeout(value: Any) -> float:
+    return math.inf if value == _NONE else _read_time(value)
+
+
+_SCHEDULE_TIMES: dict[str, Callable[[Any], float]] = {
+    "every": _read_time,
+    "jitter": _read_time,
+    **dict.fromkeys(("queue_timeout", "run_timeout", "deadline", "warn_after"), _read_timeout),
+}
+
+
 def _read_keep(value: Any) -> Keep:
     """Check a count, an age, or a table with both."""
     if isinstance(value, Mapping):
@@ -231,4 +275,5 @@ SECRET = Kind(_read_secret)
 JOBS = Kind(_read_jobs)
 STORE = Kind(_read_store)
 LANES = Kind(_read_lanes)
+SCHEDULES = Kind(_read_schedules, _json)
 KEEP = Kind(_read_keep, _number)

@@ -15,6 +15,7 @@ from cattrs.errors import ClassValidationError
 from cattrs.gen import make_dict_structure_fn, override
 
 from ..actors.jobs import Jobs
+from ..actors.schedules.configured import Tables, all_declared, configured
 from ..actors.webhooks.subscribing import Subscriptions
 from ..actors.workers.networks import Networks
 from ..gateway.auth.access import Access
@@ -22,6 +23,7 @@ from ..gateway.config import GatewayConfig, Limits
 from ..modulepath import search_current_folder
 from ..protocol.errors import GreenroomError, Invalid
 from ..protocol.lane_settings import read_lane
+from ..protocol.names import FLOW
 from ..protocol.structuring import faults_in
 from ..protocol.values import shown
 from . import kinds
@@ -53,6 +55,7 @@ _SPECIAL: dict[type, dict[str, Kind]] = {
         "webhook_secret": kinds.SECRET,
         "webhook_networks": kinds.networks("webhook_networks"),
     },
+    Config: {"schedules": kinds.SCHEDULES},
     GatewayConfig: {"port": kinds.whole(0, 65_535)},
     Limits: {"rate": kinds.RATE},
 }
@@ -130,6 +133,8 @@ def check_together(read: Read) -> Jobs | None:
             jobs.import_path = read.config.engine.jobs
         except Invalid as error:
             wrong("engine", "jobs", f"cannot be loaded: {error.message}")
+        else:
+            _check_schedules(read.config.schedules, jobs, wrong)
     elif read.config.engine.executors:
         wrong("engine", "executors", "requires jobs: child processes execute only bodies of jobs")
     for name in ("tls_certificate", "tls_key", "token_file"):
@@ -168,6 +173,18 @@ def _check_receivers(config: EngineConfig, *, signs: bool) -> None:
     networks = Networks(config.webhook_networks or (), setting="webhook_networks", public=True)
     subscriptions = Subscriptions(networks, signs=signs, notify_of=lambda lane: None)
     subscriptions.check_lanes({lane: read_lane(lane, each) for lane, each in config.lanes.items()})
+
+
+def _check_schedules(tables: Tables, jobs: Jobs, wrong: Callable[[str, str, str], None]) -> None:
+    in_code = [job.schedule for job in jobs.all if job.schedule is not None]
+    for name, table in tables.items():
+        if table["job"] == FLOW:
+            continue  # which flows exist is in the store
+        try:
+            all_declared(in_code, configured({name: table}, jobs))
+        except Invalid as error:
+            reason = error.message.removeprefix(f"schedule {shown(name)}: ")
+            wrong("schedules", name, f"is not valid: {reason}")
 
 
 def load_named(where: str, kind: type[T]) -> T:

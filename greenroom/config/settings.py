@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import attrs
 
 from ..actors.engine.retention import Keep
+from ..actors.schedules.configured import Tables
 from ..gateway.config import GatewayConfig
 from ..protocol.lane_settings import LaneSettings
 from .logs import LogsConfig
@@ -86,6 +87,8 @@ class Config:
     """The whole configuration; each field is a table of `greenroom.toml`."""
 
     engine: EngineConfig = attrs.field(factory=EngineConfig)
+    schedules: Tables = attrs.field(factory=dict)
+    """Schedules by their names: tables of a job and the arguments of `schedules.put`."""
     gateway: GatewayConfig = attrs.field(factory=GatewayConfig)
     cluster: ClusterConfig = attrs.field(factory=ClusterConfig)
     logs: LogsConfig = attrs.field(factory=LogsConfig)

@@ -178,7 +178,23 @@ def test_a_line_that_is_no_run_is_named(tmp_path: Path):
     for line, message in wrong.items():
         (tmp_path / "runs.jsonl").write_text(f'{{"job": "quick", "handle": "unused"}}\n{line}\n')
         assert message in refusal("submit-many", "runs.jsonl", code=2)
+    for text, message in (
+        (b'{"job": "\xff"}', "line 2 is not valid JSON: "),
+        (b'"\\ud800"', "line 2 is not valid JSON: "),
+        (b"[" * 100_000, "line 2 is nested too deeply: reduce the nesting"),
+    ):
+        (tmp_path / "runs.jsonl").write_bytes(b'{"job": "quick", "handle": "unused"}\n' + text)
+        assert message in refusal("submit-many", "runs.jsonl", code=2)
     assert "no handle of this name" in refusal("show", "unused")
+
+
+def test_a_value_that_is_nested_too_deeply_is_refused():
+    deep = "[" * 100_000
+    assert "--params is nested too deeply" in refusal("submit", "quick", "-H", "a", "--params", deep, code=2)
+    assert "the value is nested too deeply" in refusal(
+        "submit", "quick", "-H", "a", "-p", f"n={deep}", code=2
+    )
+    assert "nested too deeply" in refusal("handles", "params", "a", deep, code=2)
 
 
 def test_a_second_start_is_refused_unless_on_conflict_permits_it(handle: str, server: Served):
@@ -346,7 +362,7 @@ def test_a_handle_keeps_parameters_until_they_are_removed(handle: str):
     assert any(line.startswith(handle) for line in said("handles", "list").splitlines())
     greenroom("handles", "params", handle, "null")
     assert as_json("handles", "params", handle) is None
-    assert "parameters are not valid JSON" in refusal("handles", "params", handle, "{n}", code=2)
+    assert "the argument JSON is not valid JSON" in refusal("handles", "params", handle, "{n}", code=2)
 
 
 def test_a_handle_is_released_from_an_abandoned_body(handle: str, server: Served):

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +90,7 @@ def test_every_setting_can_be_set_by_its_variable():
         "worker_networks": "10.0.0.0/8, fd00::/8",
         "webhook_networks": "10.0.0.0/8",
         "webhook_secret": "a secret of this test",
+        "schedules": '{"nightly": {"job": "report", "every": 60}}',
         "format": "json",
         "level": "error",
     }
@@ -115,6 +117,59 @@ def test_lanes_and_retention_can_be_written_in_each_way():
     engine = configured(GREENROOM_LANES="a=2,b=none", GREENROOM_KEEP_RUNS="5").config.engine
     assert engine.lanes == {"a": 2, "b": None}
     assert engine.keep_runs == Keep(5)
+
+
+def test_times_of_schedules_are_durations():
+    text = """
+        [schedules.nightly]
+        job = "report"
+        cron = "0 3 * * *"
+        timezone = "Europe/Berlin"
+        jitter = "5m"
+        run_timeout = "2h"
+        deadline = "none"
+        params = { team = "sales" }
+        tags = { kind = "report" }
+    """
+    assert configured(text).config.schedules == {
+        "nightly": {
+            "job": "report",
+            "cron": "0 3 * * *",
+            "timezone": "Europe/Berlin",
+            "jitter": 300,
+            "run_timeout": 7200,
+            "deadline": math.inf,
+            "params": {"team": "sales"},
+            "tags": {"kind": "report"},
+        }
+    }
+
+
+def test_errors_in_schedules_are_reported_together():
+    b, c = "[schedules.b]\njob = 'x'\nevery = 'soon'\n", "[schedules.c]\njob = 'x'\ncrn = '*'\n"
+    assert mistakes(f"[schedules]\na = 3\n{b}{c}") == [
+        'greenroom.toml:2: schedules.a is not valid: must be a table, as in { job = "report", '
+        'cron = "0 8 * * *" } (got 3)',
+        'greenroom.toml:5: schedules.b.every must be a duration, in seconds or like "90m", "12h", "30d" '
+        '(got "soon")',
+        'greenroom.toml:6: schedules.c is not valid: unexpected argument "crn": did you mean "cron"?',
+    ]
+    assert mistakes("schedules = 3") == [
+        "greenroom.toml:1: schedules must be a table for each schedule, as in [schedules.nightly] (got 3)"
+    ]
+
+
+def test_config_check_checks_schedules_against_the_jobs(tmp_path: Path):
+    (tmp_path / "scheduled_app.py").write_text(
+        "from greenroom import Jobs\njobs = Jobs()\n@jobs.job('report')\ndef report(run, params: dict): ...\n"
+    )
+    begin = "[engine]\njobs = 'scheduled_app:jobs'\n[schedules.nightly]\nevery = '1d'\n"
+    Path("greenroom.toml").write_text(f"{begin}job = 'reprot'\n")
+    refused = check()
+    assert refused.exit_code == 2
+    assert 'greenroom.toml:3: schedules.nightly is not valid: job "reprot" not found' in refused.stderr
+    Path("greenroom.toml").write_text(f"{begin}job = 'report'\nparams = {{ team = 'sales' }}\n")
+    assert "schedules = {'nightly': {'every': '1d', 'job': 'report'" in check().stdout
 
 
 def test_switches_are_written_as_true_or_false():

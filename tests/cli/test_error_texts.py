@@ -40,8 +40,9 @@ def toml(value: Any) -> str:
 def test_in_a_file(path: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     *tables, name = path
+    header = f"[{'.'.join(tables)}]\n" if tables else ""
     for written in [*map(toml, TOML), *DATES]:
-        for one in mistakes(f"[{'.'.join(tables)}]\n{name} = {written}\n", {}):
+        for one in mistakes(f"{header}{name} = {written}\n", {}):
             assert one.path.startswith(".".join(path))
             assert not python_in(one.text), one
 

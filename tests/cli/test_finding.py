@@ -54,9 +54,27 @@ def test_runs_are_found_by_tags_job_time_and_error(handle: str):
     assert f"of={handle}, text=a=b c" in said("show", first)
 
 
+def test_priority_and_key_are_shown(handle: str):
+    run = submitted(handle, "quick", "--priority", "-7", "--key", "tenant-1")
+    lines = [line.split() for line in said("show", run).splitlines()]
+    assert ["priority", "-7"] in lines
+    assert ["key", "tenant-1"] in lines
+    head, line = said("runs", "-H", handle).splitlines()
+    assert head.split() == ["run", "handle", "job", "lane", "priority", "key", "status", "age", "error"]
+    assert line.split()[4:6] == ["-7", "tenant-1"]
+
+
 def test_a_list_without_tags_has_no_column_for_them(handle: str):
     submitted(handle, "quick")
-    assert "tags" not in said("runs", "-H", handle).splitlines()[0]
+    assert said("runs", "-H", handle).split()[:7] == [
+        "run",
+        "handle",
+        "job",
+        "lane",
+        "status",
+        "age",
+        "error",
+    ]
 
 
 @pytest.mark.parametrize(

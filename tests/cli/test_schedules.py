@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -48,12 +49,13 @@ async def test_a_schedule_is_put_and_shown():
     async with served() as url:
         at = ("--url", url)
         options = ("--job", "quick", "--every", "15m", "--jitter", "1m", "--missed", "skip", "-p", "page=1")
-        put = await greenroom("put", "tick", *options, "--on-conflict", "queue", "--lane", "slow", *at)
+        more = ("--on-conflict", "queue", "--lane", "slow", "--warn-after", "30m")
+        put = await greenroom("put", "tick", *options, *more, *at)
         assert put.stdout.startswith("tick: next at 20")
         record = json.loads((await greenroom("show", "tick", "--json", *at)).stdout)
         assert (record["every"], record["jitter"], record["missed"]) == (900, 60, "skip")
         assert record["params"] == {"page": 1}
-        assert record["options"] == {"lane": "slow", "on_conflict": "queue"}
+        assert record["options"] == {"lane": "slow", "on_conflict": "queue", "warn_after": 1800}
         shown = (await greenroom("show", "tick", *at)).stdout
         assert "every 900 s" in shown
         assert '"queue"' in shown
@@ -65,6 +67,7 @@ async def test_schedules_are_listed():
         header, declared, tick = (await greenroom("list", "--url", url)).stdout.splitlines()
         assert header.split() == ["schedule", "times", "job", "handle", "next", "last", "run"]
         assert declared.startswith("declared  0 3 * * * Europe/Berlin  declared  schedule:declared")
+        assert re.search(r" 03:00:00\+0[12]:00\b", declared), "in the time zone of the schedule"
         assert "paused" in tick
         lines = (await greenroom("list", "--json", "--url", url)).stdout.splitlines()
         assert [json.loads(line)["name"] for line in lines] == ["declared", "tick"]

@@ -103,13 +103,16 @@ def test_a_server_whose_engine_fails_exits_with_1(tmp_path: Path, beside: str | 
 
 
 def test_a_hangup_applies_what_can_change_while_it_runs_and_logs_what_requires_a_restart(tmp_path: Path):
-    with Served(tmp_path, toml="[engine]\nmax_concurrent = 1") as server:
+    nightly = "[schedules.nightly]\njob = 'quick'\ncron = '0 3 * * *'"
+    with Served(tmp_path, toml=f"[engine]\nmax_concurrent = 1\n{nightly}") as server:
+        assert server.request("GET", "/api/state")["schedules"].keys() == {"nightly"}
         add = runner().invoke(
             main, ["token", "add", "me", "--role", "admin", "--tokens", str(tmp_path / "tokens")]
         )
         (tmp_path / "greenroom.toml").write_text(
             "[engine]\nmax_concurrent = 5\nmax_pending = 7\nlanes = { images = 2 }\n"
-            "[gateway]\ntoken_file = 'tokens'\n[logs]\nlevel = 'warning'"
+            "[gateway]\ntoken_file = 'tokens'\n[logs]\nlevel = 'warning'\n"
+            "[schedules.weekly]\njob = 'quick'\ncron = '0 3 * * MON'\nparams = {}"
         )
         server.signal(SIGHUP)
         server.logged("engine.max_pending has changed: restart the server to apply it")
@@ -117,6 +120,7 @@ def test_a_hangup_applies_what_can_change_while_it_runs_and_logs_what_requires_a
         state = server.request("GET", "/api/state", token=add.stdout.strip())
         assert state["engine"]["max_concurrent"] == 5
         assert state["lanes"]["images"]["limit"] == 2
+        assert state["schedules"].keys() == {"weekly"}
 
 
 def test_a_hangup_with_errors_in_the_configuration_changes_nothing(tmp_path: Path):

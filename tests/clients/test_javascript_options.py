@@ -30,14 +30,15 @@ COMMANDS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "flows.addVersion": (flow_wire.AddFlowVersion, "flow definition"),
     "flows.list": (flow_wire.ListFlows, ""),
     "flows.versions": (flow_wire.ListFlowVersions, "flow"),
-    "flows.start": (flow_wire.StartFlow, "flow"),
+    "flows.start": (flow_wire.StartFlow, "flow needs"),
     "flows.tasks": (flow_wire.ListTasks, ""),
     "flows.nodeRuns": (flow_wire.NodeRuns, "run_id"),
     "workers.register": (flow_wire.RegisterWorker, "worker_id url services"),
     "workers.list": (flow_wire.ListWorkers, ""),
     "workers.complete": (flow_wire.CompleteWork, "item_id result"),
 }
-"""The command of each method with options, and the fields of it that are arguments of their own."""
+"""The command of each method with options, and the fields of it that are no options: arguments of their own,
+and `needs`, which a flow always refuses."""
 
 
 def camel_case(name: str) -> str:

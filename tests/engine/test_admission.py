@@ -774,6 +774,19 @@ async def test_a_lane_without_a_proper_name_is_refused(autojump_clock, bodies, l
         await assert_refused(engine, Invalid, "lane", said, lane=lane)
 
 
+@pytest.mark.parametrize("request_id", ["schedule:nightly:1", f"{'0a' * 16}.1.1"])
+async def test_request_ids_of_firings_and_child_runs_are_reserved(autojump_clock, bodies, request_id):
+    async with open_engine(bodies.jobs) as engine:
+        run: Any = {"job": "wait", "handle": "alice", "params": {"n": 1}, "request_id": request_id}
+        with pytest.raises(Invalid, match=f'request_id "{request_id}" begins with .* use another'):
+            await engine.submit(**run)
+        with pytest.raises(Invalid, match=r"runs\[0\]: request_id .* is reserved for"):
+            await engine.submit_many([run])
+        with pytest.raises(Invalid, match="is reserved for"):
+            await engine.rerun_many(handle="alice", request_id=request_id.partition(":")[0])
+        assert (await engine.snapshot()).runs == {}
+
+
 @pytest.mark.parametrize("request_id", ["", "  ", "a" * 257, 7])
 async def test_a_request_id_without_a_proper_name_is_refused(autojump_clock, bodies, request_id):
     said = shown(request_id)

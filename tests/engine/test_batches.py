@@ -68,6 +68,14 @@ async def test_a_refused_batch_leaves_no_delayed_run(autojump_clock, jobs, start
     assert sorted(starts) == ["a", "b", "c"]
 
 
+async def test_a_conflict_recommends_no_policy_that_a_batch_refuses(autojump_clock, jobs):
+    async with open_engine(jobs) as engine:
+        with pytest.raises(Conflict) as refused:
+            await engine.submit_many([run("a"), run("a")])
+        assert 'on_conflict "queue", "replace" or "join"' in refused.value.message
+        assert "coalesce" not in refused.value.message
+
+
 async def test_a_run_of_a_batch_cannot_coalesce(autojump_clock, jobs):
     async with open_engine(jobs) as engine:
         with pytest.raises(Invalid, match=r'runs\[1\]: on_conflict must not be "coalesce" in a batch'):

@@ -11,7 +11,15 @@ import pytest
 import trio
 
 from greenroom import Engine, Run, Ticket
-from greenroom.errors import Conflict, Invalid, NotInteractive, QueueFull, RunCancelled, RunTimedOut
+from greenroom.errors import (
+    Conflict,
+    Invalid,
+    NoActiveRun,
+    NotInteractive,
+    QueueFull,
+    RunCancelled,
+    RunTimedOut,
+)
 from greenroom.persistence.memory import MemoryStore
 from tests.support import open_engine
 
@@ -273,6 +281,26 @@ async def test_messages_to_a_delayed_run_are_refused(autojump_clock, engine: Eng
     assert await starts_at(engine, later) >= START + LONG
 
 
+async def test_commands_for_the_handle_of_a_delayed_run_name_the_run(autojump_clock, engine: Engine) -> None:
+    ended = await submit(engine)
+    await engine.cancel(ended.id)
+    later = await submit(engine, delay=LONG)
+    remedy = f'handle "alice" has no active run; its run {later.id} is delayed: use the id of the run'
+    for command in (
+        engine.inject("alice", "hello"),
+        engine.cancel("alice"),
+        engine.set_priority("alice", 5),
+        engine.get_run("alice"),
+    ):
+        with pytest.raises(NoActiveRun) as refused:
+            await command
+        assert refused.value.message.startswith(remedy)
+    assert (await engine.set_priority(later.id, 5)).priority == 5
+    assert (await engine.cancel(later.id)).status == "cancelled"
+    with pytest.raises(NoActiveRun, match="its last one"):
+        await engine.cancel("alice")
+
+
 # Cancels.
 
 
@@ -437,6 +465,28 @@ async def test_a_clock_set_while_the_engine_is_off_loses_no_run(
     async with open_engine(bodies.jobs, store, clock=wall, shutdown_timeout=0) as engine:
         started = await starts_at(engine, later)
         assert max(before, START + LONG) <= started < max(before, START + LONG) + 0.01
+
+
+async def test_a_reserved_run_that_was_due_is_not_delayed_again_by_a_clock_set_back_over_a_restart(
+    autojump_clock, bodies: Bodies, wall: Wall
+) -> None:
+    store = MemoryStore()
+    async with open_engine(bodies.jobs, store, clock=wall, shutdown_timeout=0) as engine:
+        await engine.set_concurrency("paused", 0)
+        holder = await submit(engine, lane="paused")
+        due = await submit(engine, delay=10, reserve=True, on_conflict="queue")
+        later = await submit(engine, delay=LONG, reserve=True, on_conflict="queue")
+        await trio.sleep(20)
+        assert (await engine.snapshot()).handles["alice"].waiting == [due.id, later.id]
+    wall.ahead -= 60
+    async with open_engine(bodies.jobs, store, clock=wall, shutdown_timeout=0) as engine:
+        await engine.cancel(holder.id)
+        before = trio.current_time()
+        await until_status(engine, due, "running")
+        assert trio.current_time() - before < 1
+        assert (await engine.snapshot()).handles["alice"].waiting == [later.id]
+        bodies.end(due)
+        assert await starts_at(engine, later) >= START + LONG
 
 
 async def test_the_order_in_a_handle_survives_a_restart(autojump_clock, bodies: Bodies, wall: Wall) -> None:

@@ -274,6 +274,23 @@ def test_a_submission_waits_if_no_equal_run_waits_that_it_could_change(other: di
     assert handles.decide(submission(), "coalesce") == Wait(None)
 
 
+def test_a_submission_looks_only_at_equal_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    walks, equal = submission(), submission()
+    swims = [submission(job=job("swim")) for _ in range(1000)]
+    handles = waiting(walks, equal, *swims)
+    handles.ended(swims.pop(), body_remains=False)
+    compared: list[Submission] = []
+
+    def takes(run: Submission, other: Submission) -> bool:
+        compared.append(run)
+        return Handles.takes(handles, run, other)
+
+    monkeypatch.setattr(handles, "takes", takes)
+    assert handles.decide(submission(), "coalesce") == Coalesce(equal)
+    assert handles.decide(submission(job=job("swim")), "coalesce") == Coalesce(swims[-1])
+    assert compared == [equal, swims[-1]]
+
+
 def test_a_submission_does_not_coalesce_with_a_run_that_is_replaced() -> None:
     first, older, newer = submission(), submission(), submission()
     handles = Handles()

@@ -7,12 +7,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from greenroom.actors.schedules import local_times as local_times_module
 from greenroom.actors.schedules.due_times import Cron, Interval
+from greenroom.actors.schedules.local_times import local_times
 from greenroom.protocol.errors import Invalid
 
 MINUTE = 60
 
-# Two days before a clock change: forward and backward, by an hour and by half an hour.
+# Two days before a clock change: forward and backward, by an hour and by half an hour. Some changes end at
+# midnight, and one skips a day.
 CHANGES = [
     ("Europe/Berlin", datetime(2026, 3, 27, 12, tzinfo=UTC)),
     ("Europe/Berlin", datetime(2026, 10, 23, 12, tzinfo=UTC)),
@@ -20,6 +23,10 @@ CHANGES = [
     ("America/New_York", datetime(2026, 10, 30, 12, tzinfo=UTC)),
     ("Australia/Lord_Howe", datetime(2026, 4, 3, 12, tzinfo=UTC)),
     ("Australia/Lord_Howe", datetime(2026, 10, 2, 12, tzinfo=UTC)),
+    ("America/Nuuk", datetime(2024, 3, 29, 12, tzinfo=UTC)),
+    ("America/Nuuk", datetime(2024, 10, 25, 12, tzinfo=UTC)),
+    ("America/Scoresbysund", datetime(2024, 3, 29, 12, tzinfo=UTC)),
+    ("Pacific/Kwajalein", datetime(1993, 8, 19, 0, tzinfo=UTC)),
     ("UTC", datetime(2026, 2, 27, 12, tzinfo=UTC)),
 ]
 WINDOW = 3 * 24 * 60  # minutes
@@ -98,6 +105,9 @@ def model(fields, zone, start):
 @example(Fields({30}, {2}, None, None, None), CHANGES[1])
 @example(Fields({0, 15, 30}, {2}, None, None, None), CHANGES[5])
 @example(Fields(None, None, None, None, None), CHANGES[3])
+@example(Fields({30}, {23}, None, None, None), CHANGES[6])
+@example(Fields({0, 30}, {0, 23}, None, None, None), CHANGES[8])
+@example(Fields({0}, {12}, None, None, None), CHANGES[9])
 def test_a_skipped_time_is_due_after_the_gap_and_a_repeated_one_once(fields, change):
     timezone, start = change
     expected = model(fields, ZoneInfo(timezone), start)
@@ -106,6 +116,7 @@ def test_a_skipped_time_is_due_after_the_gap_and_a_repeated_one_once(fields, cha
     assert [due for due in cron.following(first, len(expected) + 1) if due <= end] == expected
     assert cron.count(first, end) == len(expected)
     assert cron.last(first, end, 3) == expected[-3:]
+    assert cron.last(first, end, 10_000) == expected
 
 
 @given(expressions, st.sampled_from(CHANGES), st.integers(0, WINDOW), st.integers(0, 40 * 24 * 60))
@@ -149,6 +160,33 @@ def test_a_year_of_minutes_is_counted_without_visiting_each():
     assert cron.count(start, start + 365 * 86_400) == 365 * 24 * 60 - 60  # one hour is repeated
 
 
+class Visits:
+    """Counts the local times and the days that a search visits."""
+
+    def __init__(self, monkeypatch, expression):
+        self.count = 0
+        local = local_times(expression)
+        monkeypatch.setattr(local, "_is_day", self._counted(local._is_day))
+        monkeypatch.setattr(local_times_module, "_at", self._counted(local_times_module._at))
+
+    def _counted(self, function):
+        def counted(*arguments):
+            self.count += 1
+            return function(*arguments)
+
+        return counted
+
+
+def test_the_last_due_times_of_many_years_are_found_without_visiting_the_others(monkeypatch):
+    visits = Visits(monkeypatch, "*/2 * * * *")
+    cron = Cron("*/2 * * * *", "Europe/Berlin")
+    start, end = (datetime(year, 5, 5, tzinfo=UTC).timestamp() for year in (1996, 2026))
+    assert cron.last(start, end, 100) == [end - 120 * number for number in reversed(range(100))]
+    assert visits.count < 110
+    assert cron.count(start, end) > 7_000_000
+    assert visits.count < 1500, "each month of the calendar, but not each day of 30 years"
+
+
 @pytest.mark.parametrize(
     ("expression", "timezone", "complaint"),
     [
@@ -162,6 +200,11 @@ def test_a_year_of_minutes_is_counted_without_visiting_each():
         ("0 3 * * *", "../UTC", 'timezone "../UTC" is unknown'),
         ("0 3 * * *", "", 'timezone "" is unknown'),
         ("0 3 * * *", None, "timezone null is unknown"),
+        ("0 3 * * *", ["UTC"], 'timezone ["UTC"] is unknown'),
+        ("0 3 * * *", "localtime", 'timezone "localtime" is unknown: use a name of the IANA database'),
+        ("0 3 * * *", "posixrules", 'timezone "posixrules" is unknown'),
+        ("0 3 * * *", "posix/Europe/Berlin", 'timezone "posix/Europe/Berlin" is unknown'),
+        ("0 3 * * *", "right/Europe/Berlin", 'timezone "right/Europe/Berlin" is unknown'),
     ],
 )
 def test_a_bad_expression_or_time_zone_is_named(expression, timezone, complaint):

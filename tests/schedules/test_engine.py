@@ -7,11 +7,14 @@ import pytest
 import trio
 
 from greenroom import Conflict, Invalid, Jobs, NotFound, Run, Schedule
+from greenroom.actors.schedules.configured import continued
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.events import ScheduleChanged, ScheduleFired, ScheduleMissed
 from greenroom.protocol.fold import fold
 from tests.support import Bodies, open_engine, until
+
+from .making import definition, record
 
 pytestmark = pytest.mark.usefixtures("store_kind")
 
@@ -392,6 +395,80 @@ async def test_code_that_stays_the_same_changes_nothing(autojump_clock, wall, st
     async with opened(wall, jobs, store=store()) as engine:
         changes = [e for e in await engine._store.events(0, 100) if isinstance(e, ScheduleChanged)]
         assert len(changes) == 1
+
+
+async def test_schedules_of_the_configuration_follow_it(autojump_clock, wall, store):
+    tick = {"job": "quick", "every": 20, "params": {"x": 1}, "on_conflict": "queue"}
+    first = {"tick": tick, "night": {"job": "quick", "cron": "0 3 * * *", "lane": "slow"}}
+    async with opened(wall, store=store(), schedules=first) as engine:
+        assert [(it.name, it.source) for it in await engine.schedules.list()] == [
+            ("night", "config"),
+            ("tick", "config"),
+        ]
+        before = await engine.schedules.pause("night")
+        with pytest.raises(Conflict, match="declared in the configuration: remove it there"):
+            await engine.schedules.delete("tick")
+        with pytest.raises(Conflict, match="declared in the configuration: change it there"):
+            await engine.schedules.put("tick", job="quick", every=5)
+        await engine.schedules.put("own", job="quick", every=60, handle="bob")
+        await trio.sleep(25)
+        assert await firings(engine, wall) == [20]
+    async with opened(wall, store=store(), schedules={"night": first["night"]}) as engine:
+        assert await engine.schedules.get("night") == before
+        assert [it.name for it in await engine.schedules.list()] == ["night", "own"]
+        own = {"job": "quick", "every": 60, "handle": "carol"}
+        await engine.schedules.configure({"own": own, "tick": tick}, by="SIGHUP")
+        records = {it.name: it for it in await engine.schedules.list()}
+        assert {name: it.source for name, it in records.items()} == {"own": "config", "tick": "config"}
+        assert (records["own"].handle, records["tick"].options) == ("carol", {"on_conflict": "queue"})
+        changed = [e for e in await engine._store.events(0, 100) if isinstance(e, ScheduleChanged)]
+        await engine.schedules.configure({"own": own, "tick": tick})
+        assert [e for e in await engine._store.events(0, 100) if isinstance(e, ScheduleChanged)] == changed
+
+
+@pytest.mark.parametrize(
+    ("table", "complaint"),
+    [
+        ({"cron": "0 3 * * *"}, 'schedule "s": job is required'),
+        (
+            {"job": "quick", "cron": "61 * * * *"},
+            'schedule "s": cron .* is not valid: bad minute',
+        ),
+        ({"job": "quikc", "every": 5}, 'schedule "s": job "quikc" not found; registered jobs: a, quick'),
+        ({"job": "quick", "every": 5, "params": 3}, 'schedule "s": parameters of job "quick"'),
+        ({"job": "quick", "evry": 5}, 'schedule "s": unexpected argument "evry": did you mean "every"'),
+        ({"job": "quick", "every": 5, "delay": 1}, 'schedule "s": unexpected argument "delay"'),
+        ({"job": "quick", "every": 5, "lane": "x" * 300}, 'schedule "s": lane'),
+        ({"job": "flow", "every": 5}, 'schedule "s": params are required for a flow'),
+        ("0 3 * * *", 'schedule "s": must be a table'),
+    ],
+)
+async def test_a_bad_schedule_of_the_configuration_is_refused_with_its_name(
+    autojump_clock, wall, table, complaint
+):
+    jobs = quick()
+    jobs.job("a", schedule=Schedule(every=10))(lambda run: None)
+    with pytest.raises(Invalid, match=complaint):
+        async with opened(wall, jobs, schedules={"s": table}):
+            pass
+    with pytest.raises(Invalid, match='schedule "a" is declared twice, for job "a" and for job "quick"'):
+        async with opened(wall, jobs, schedules={"a": {"job": "quick", "every": 5}}):
+            pass
+    async with opened(wall, jobs) as engine:
+        with pytest.raises(Invalid, match=complaint):
+            await engine.schedules.configure({"good": {"job": "quick", "every": 5}, "s": table})
+        with pytest.raises(Conflict, match='schedule "a" is declared in the code of job "a": remove one'):
+            await engine.schedules.configure(
+                {"good": {"job": "quick", "every": 5}, "a": {"job": "quick", "every": 5}}
+            )
+        assert [it.name for it in await engine.schedules.list()] == ["a"]
+
+
+def test_the_next_leader_keeps_the_schedules_of_the_configuration():
+    code, old, new = record("code", source="code"), record("old", source="config"), record("new")
+    stored = {it.name: it for it in (code, old, record("put"))}
+    declared = continued([(definition("code"), "code"), (new, "config")], stored)
+    assert [(it.name, source) for it, source in declared] == [("code", "code"), ("old", "config")]
 
 
 def test_a_bad_schedule_in_code_is_refused_with_the_job():

@@ -218,17 +218,19 @@ def test_a_schedule_that_is_declared_in_code_is_changed_and_deleted_only_there()
 
 def test_declared_schedules_are_put_changed_and_deleted():
     kept, changed = record("kept", source="code"), record("changed", source="code")
-    driver = Driver(kept, changed, record("gone", source="code"), record("api"), record("taken"))
+    gone = [record("gone", source="code"), record("left", source="config")]
+    driver = Driver(kept, changed, *gone, record("api"), record("taken"))
     declared = [
-        definition("kept"),
-        definition("changed", every=60.0),
-        definition("taken"),
-        definition("new"),
+        (definition("kept"), "code"),
+        (definition("changed", every=60.0), "code"),
+        (definition("taken"), "code"),
+        (definition("new"), "config"),
     ]
     assert driver.machine.declare(declared, lambda: "id2", BEGAN + 50) == ["taken"]
     driver.turn(50)
     changes = {event.schedule: event.state for event in driver.events if isinstance(event, ScheduleChanged)}
-    assert changes.keys() == {"changed", "gone", "taken", "new"}
+    assert changes.keys() == {"changed", "gone", "left", "taken", "new"}
+    assert (changes["left"], changes["new"].source) == (None, "config")
     assert (changes["changed"].id, changes["gone"], changes["taken"].source) == ("id2", None, "code")
     assert changes["taken"].id == "id1", "the times are the same, so it continues"
 
@@ -254,7 +256,7 @@ def test_a_limited_number_of_firings_is_submitted_at_a_time(monkeypatch):
 
 
 def test_a_turn_is_short(monkeypatch):
-    monkeypatch.setattr(module, "_DECISIONS_PER_TURN", 2)
+    monkeypatch.setattr(module, "_VISITED_PER_TURN", 5)
     driver = Driver(*(record(f"s{number}") for number in range(5)))
     driver.turn(100)
     assert len(driver.submitted) == 2
@@ -262,3 +264,23 @@ def test_a_turn_is_short(monkeypatch):
     driver.turn(100)
     driver.turn(100)
     assert len(driver.submitted) == 5
+
+
+def test_a_turn_visits_a_limited_number_of_due_times_not_of_schedules():
+    many = {"missed": "all", "missed_limit": 1000}
+    driver = Driver(*(record(f"s{number}", **many) for number in range(5)))
+    driver.turn(1_000_000)
+    assert len(driver.submitted) == 1, "each of them visits the last 1,000 due times"
+    driver.turn(1_000_000)
+    assert len(driver.submitted) == 2
+
+
+def test_schedules_that_were_deleted_or_changed_need_no_memory():
+    driver = Driver()
+    for number in range(500):
+        driver.turn(number, put(name=f"s{number}"))
+        driver.turn(number, Delete(f"s{number}", "app", Reply()))
+    for number in range(500):
+        driver.turn(number, put(every=1000.0 + number))
+    assert len(driver.machine._heap) < 100
+    assert driver.wakes_at == 499 + 1499

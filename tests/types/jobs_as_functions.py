@@ -154,7 +154,13 @@ def synchronous_client_gives(client: sync.Client) -> None:
     client.cancel("a", files="burn")  # error: Argument "files" has
     client.get_run(5)  # error: Argument 1
     client.list_runs(page=3)  # error: Unexpected keyword argument "page"
+    print(client.list_runs(job=mirror), client.retry_many(job=mirror))
     client.flows.start("order", patience=3)  # error: Unexpected keyword argument "patience"
+    client.flows.start("order", needs=["gpu"])  # error: Unexpected keyword argument "needs"
+    client.flows.start("order", on_conflict="coalesce")  # error: Argument "on_conflict"
+    client.schedules.put("nightly", job=mirror, every=60, warn_after=5, on_conflict="coalesce")
+    client.schedules.put("x", job="y", every=6, delay=5)  # error: Unexpected keyword argument "delay"
+    client.submit(mirror, handle="a", params=Mirror(""), delay=5, on_conflict="coalesce", needs=["gpu"])
     runs: list[int] = client.list_runs(handle="a", limit=3)  # error: Incompatible types in assignment
     anything: bytes = client.flows.start("order", handle="a", lane="x").result()
     [first] = sync.as_completed([ticket])

@@ -28,7 +28,7 @@ from ..output import (
     status,
     table,
 )
-from ..submit import echo_accepted, json_given, submission
+from ..submit import echo_accepted, flow_submission, json_given
 from ..watch import (
     WithConnection,
     echo_connection,
@@ -48,7 +48,7 @@ from .tree import FlowTree
 )
 @click.option("--version", type=click.IntRange(0), default=0, metavar="N", help="[default: the latest]")
 @click.option("--handle", "-H", metavar="NAME", help="The handle. [default: `task:` and the run's id]")
-@submission
+@flow_submission
 @click.option("--watch", is_flag=True, help="Follow the nodes until the run ends, then print its result.")
 @for_server
 def run(server: Server, flow: str, params: str | None, watch: bool, **options: Any) -> None:
