@@ -21,21 +21,22 @@ from msgspec.structs import replace
 
 from ...persistence.store import Memo, Requested, Stored, StoredRun, WakesAt
 from ...protocol.errors import Conflict, Draining, GreenroomError, Internal, QueueFull
-from ...protocol.events import Event, RunChanged, RunStateChanged
+from ...protocol.events import RunChanged
 from ...protocol.fold import Projection
 from ...protocol.records import UNTIL_HANDLE_FREE, UNTIL_TIME
 from ...protocol.states import Status
 from ...protocol.submission import OnConflict
-from ...protocol.values import same_json, shown
+from ...protocol.values import same_json
 from ..actor import Kind
 from ..channel import Reply
 from ..effects import Effects
 from ..journal.change import Change
 from ..journal.messages import AnswerMany, Look, WatchEnd, unavailable
-from ..messages import Accepted, Coalesced, FindRequest, Phase, Submission, Submit, cancel_replaced
+from ..messages import Accepted, Coalesced, FindRequest, Phase, Submission, Submit
+from .creation import Creation, cancels_of
 from .delays import Delays
 from .handles import Admit, Coalesce, Decision, Handles, Join, Refuse, Wait
-from .request_ids import RequestIds
+from .request_ids import RequestIds, in_use, other_use
 from .stored_bodies import held_elsewhere
 
 _STORED = frozenset(Status)
@@ -84,7 +85,8 @@ class Admission:
     ) -> None:
         self.pending: dict[str, Submission] = {}
         self.store_is_down = False
-        self._placed: list[_New | Change | AnswerMany] = []  # what this turn sends to the journal, in order
+        # What this turn sends to the journal, in order.
+        self._placed: list[Creation | Change | AnswerMany] = []
         self._last: dict[str, int] = {}  # run: the index of its last entry in `_placed`
         self._committed = 0  # how many entries of `_placed` are sent to the journal
         self._max_pending = max_pending
@@ -207,13 +209,13 @@ class Admission:
         """The earlier use of the submission's request id, if there is one."""
         request_id = submission.terms.request_id
         if request_id in self._coalescing:  # in a batch, which cannot wait for another submission
-            return Repeat("", partial(_in_use, request_id))
+            return Repeat("", partial(in_use, request_id))
         request = None if request_id is None else self._requests.find(request_id, now)
         if request_id is None or request is None:
             return None
         if request.fingerprint == submission.terms.fingerprint:
             return Repeat(request.run, None)
-        return Repeat(request.run, partial(_other_use, request_id, request.run))
+        return Repeat(request.run, partial(other_use, request_id, request.run))
 
     def decide(self, submission: Submission, on_conflict: OnConflict) -> Decision | Delay:
         """Decide about a submission whose request id is new. Nothing is sent and no place is drawn."""
@@ -316,14 +318,14 @@ class Admission:
         match decision:
             case Delay():
                 submission.phase = Phase.DELAYED
-                new = _New(submission, None, reply, delayed=True)
+                new = Creation(submission, None, reply, delayed=True)
             case Admit():
                 self._admit(submission)
-                new = _New(submission, submission.place, reply, delayed=delayed)
+                new = Creation(submission, submission.place, reply, delayed=delayed)
             case Wait(replaces):
                 if replaces is not None:
                     submission.terms = replace(submission.terms, front=True)
-                new = _New(submission, None, reply, replaces or ())
+                new = Creation(submission, None, reply, replaces or ())
         self._place(submission.id, new)
         if isinstance(decision, Delay) and submission.terms.coalesces:
             self._debounced.setdefault(submission.handle, {})[submission.id] = None
@@ -417,8 +419,8 @@ class Admission:
         self._commit_up_to(own)
         self._committed = own + 1
         placed = self._placed[own]
-        if isinstance(placed, _New) and placed.place is not None:
-            self._effects.commit(placed.creation(start))
+        if isinstance(placed, Creation) and placed.place is not None:
+            self._effects.commit(placed.change(start))
         else:
             self._commit(placed)
             self._effects.commit(start)
@@ -435,14 +437,14 @@ class Admission:
         for placed in self._placed[self._committed : end]:
             self._commit(placed)
 
-    def _commit(self, placed: _New | Change | AnswerMany) -> None:
-        if isinstance(placed, _New):
-            self._effects.commit(placed.creation(None))
+    def _commit(self, placed: Creation | Change | AnswerMany) -> None:
+        if isinstance(placed, Creation):
+            self._effects.commit(placed.change(None))
             self._waits(placed.submission)
         else:
             self._effects.tell("journal", "", placed)
 
-    def _place(self, run: str, placed: _New | Change) -> None:
+    def _place(self, run: str, placed: Creation | Change) -> None:
         self._last[run] = len(self._placed)
         self._placed.append(placed)
 
@@ -485,7 +487,7 @@ class Admission:
                 run=submission.id,
                 expect=_QUEUED,
                 memos=memos,
-                notify=_cancels(replaces or (), submission.by),
+                notify=cancels_of(replaces or (), submission.by),
             ),
         )
 
@@ -542,83 +544,6 @@ class Admission:
     def _draw_place(self, submission: Submission) -> None:
         self._last_place += 1
         submission.place, submission.placed_at = self._last_place, self._now()
-
-
-class _New(msgspec.Struct, frozen=True, gc=False):
-    """A run to create at the end of the turn: its place, unless it waits in its handle, and the runs that it
-    replaces. If it is delayed, it waits for its time outside its lane. It lives for one turn, so the garbage
-    collector need not track it."""
-
-    submission: Submission
-    place: int | None
-    reply: Reply[Accepted] | None
-    replaces: tuple[str, ...] = ()
-    delayed: bool = False
-
-    def creation(self, start: Change | None) -> Change:
-        """The change that creates the run and, with a slot, starts it."""
-        submission = self.submission
-        created = RunStateChanged(
-            seq=0,
-            at=0,
-            by=submission.by,
-            run=submission.id,
-            handle=submission.handle,
-            lane=submission.lane,
-            from_=None,
-            to=Status.QUEUED,
-            attempt=0,
-            reason=None,
-            place=self.place,
-            job=submission.job.name,
-            kind=submission.kind,
-            params=submission.params,
-            needs=submission.needs,
-        )
-        if submission.terms.front:  # rare: Python builds a dict for a call with more than 15 keywords
-            created = replace(created, front=True)
-        if submission.uncommon or submission.priority or submission.key:
-            uncommon = submission.uncommon or {}
-            created = replace(created, priority=submission.priority or 0, key=submission.key, **uncommon)
-        if self.delayed:
-            created = replace(created, waiting_for=UNTIL_TIME)
-        cancels = _cancels(self.replaces, submission.by)
-        events: tuple[Event, ...] = (created,) if start is None else (created, *start.events)
-        if submission.events:
-            events = (created, *submission.events, *events[1:])
-        return Change(
-            events,
-            run=submission.id,
-            generation=None if start is None else start.generation,
-            memos=submission.memos if start is None else (*submission.memos, *start.memos),
-            notify=cancels if start is None else (*cancels, *start.notify),
-            terms=submission.terms,
-            watch=submission.ended,
-            submission=submission,
-            creates=True,
-            reply=self.reply,
-            answer=None if self.reply is None else Accepted(submission.id, False),
-        )
-
-
-def _cancels(replaced: tuple[str, ...], by: str) -> tuple[tuple[Kind, str, object], ...]:
-    if not replaced:  # nearly always
-        return ()
-    return tuple(("supervisor", "", cancel_replaced(run, by)) for run in replaced)
-
-
-def _other_use(request_id: str, id: str, committed: Projection) -> Conflict:
-    run = committed.runs.get(id)
-    details = {} if run is None else {"run": run}
-    return Conflict(
-        f"request_id {shown(request_id)} was already used for another submission: use a new one", **details
-    )
-
-
-def _in_use(request_id: str, committed: Projection) -> Conflict:
-    return Conflict(
-        f"request_id {shown(request_id)} is used by a submission that is not committed yet: retry later"
-    )
 
 
 def _raise(refuse: Callable[[Projection], Conflict], committed: Projection) -> NoReturn:

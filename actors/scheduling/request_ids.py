@@ -12,6 +12,9 @@ from collections.abc import Callable
 import msgspec
 
 from ...persistence.store import StoredRequest
+from ...protocol.errors import Conflict
+from ...protocol.fold import Projection
+from ...protocol.values import shown
 
 KEPT_AFTER_END = 24 * 3600.0
 
@@ -77,3 +80,19 @@ class RequestIds:
         """A run has ended: keep its request ids for 24 hours."""
         for request_id in self._of_run.pop(run, ()):
             self._expiring.append((now + KEPT_AFTER_END, request_id))
+
+
+def other_use(request_id: str, id: str, committed: Projection) -> Conflict:
+    """The error of a request id that was used for another submission."""
+    run = committed.runs.get(id)
+    details = {} if run is None else {"run": run}
+    return Conflict(
+        f"request_id {shown(request_id)} was already used for another submission: use a new one", **details
+    )
+
+
+def in_use(request_id: str, committed: Projection) -> Conflict:
+    """The error of a request id whose submission may still join another run."""
+    return Conflict(
+        f"request_id {shown(request_id)} is used by a submission that is not committed yet: retry later"
+    )
