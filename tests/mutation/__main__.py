@@ -34,6 +34,7 @@ MODULES = (
             "handles",
             "admission",
             "supervisor",
+            "creation",
             "starts",
             "run_commands",
             "settings",
