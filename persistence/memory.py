@@ -144,6 +144,7 @@ class MemoryStore:
             abandoned=[self._runs[id] for id in sorted(self._held.values())],
             buckets=list(self._buckets.values()),
             webhooks=self._webhooks.types_of(run.id for run in pending),
+            owes_deliveries=bool(self._webhooks.due(1, [], [], None)),
         )
         self._flows.load(stored)
         return stored

@@ -18,7 +18,7 @@ from ..protocol.states import PENDING
 from . import schema
 from .conditions import conditions_of_status
 from .reading_flows import read_flows
-from .reading_webhooks import read_types_of_pending
+from .reading_webhooks import read_due_webhooks, read_types_of_pending
 from .store import (
     Checkpoint,
     DeletionOwed,
@@ -126,6 +126,7 @@ def read_all(connection: Connection, now: float) -> Stored:
         abandoned=[_record.decode(text) for text in connection.scalars(abandoned)],
         buckets=[_as_bucket(row) for row in connection.execute(select(schema.buckets))],
         webhooks=read_types_of_pending(connection),
+        owes_deliveries=bool(read_due_webhooks(connection, 1, [], [])),
     )
     read_flows(connection, stored)
     return stored

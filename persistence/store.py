@@ -328,6 +328,8 @@ class Stored(msgspec.Struct, gc=False):
     buckets: list[TokenTaken] = []
     webhooks: dict[str, frozenset[str]] = {}
     """The types of events that webhooks of pending runs deliver, by run."""
+    owes_deliveries: bool = False
+    """Whether webhooks have undelivered events."""
 
 
 class Retention(msgspec.Struct, frozen=True):

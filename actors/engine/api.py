@@ -335,7 +335,7 @@ class Engine(Reads):
         try:
             accepted: str = await self._entry.ask(Inject(run_or_handle, plain, by, Reply()))
         except NoActiveRun as refused:
-            raise await self.delayed_run_error(run_or_handle) or refused from None
+            raise await self._delayed_run_error(run_or_handle) or refused from None
         return accepted
 
     async def answer(self, interrupt_id: str, data: Any, *, key: str | None = None, by: str = "app") -> str:

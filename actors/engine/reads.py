@@ -59,7 +59,7 @@ class Reads(ABC):
         run = run or await self._store.run(run_id)
         if run is not None:
             return run
-        delayed = await self.delayed_run_error(run_id)
+        delayed = await self._delayed_run_error(run_id)
         if delayed is not None:
             raise delayed
         for last in await self._store.runs(RunQuery(handle=run_id, limit=1)):
@@ -71,7 +71,7 @@ class Reads(ABC):
             value=run_id,
         )
 
-    async def delayed_run_error(self, handle: str) -> NoActiveRun | None:
+    async def _delayed_run_error(self, handle: str) -> NoActiveRun | None:
         """The error for a handle without an active run that names its newest delayed run, if it has one: a
         command for the handle does not reach that run."""
         queued = frozenset({Status.QUEUED})

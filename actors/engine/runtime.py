@@ -358,7 +358,7 @@ class Runtime:
         self._journal.machine.webhooks = dict(stored.webhooks)
         if self._deliveries is None:
             notifying = sorted(name for name, lane in lanes.items() if lane.rules.notify is not None)
-            await self._warn_of_webhooks(notifying)
+            _warn_of_webhooks(notifying, owed=stored.owes_deliveries)
         self._directory.add(supervisor)
         self._executors.restore(stored)
         supervisor.restore(stored, *submissions(stored, self._jobs, now), now)
@@ -367,18 +367,6 @@ class Runtime:
             self._schedules.restore(stored.schedules, declared, self._ids)
             self._directory.add(self._schedules)
         await self._journal.look(lambda committed: committed.seq)
-
-    async def _warn_of_webhooks(self, lanes: Sequence[str]) -> None:
-        """Without a secret, nothing is delivered: say so if there is something to deliver."""
-        whose = [f"lanes with notify ({', '.join(lanes)})"] if lanes else []
-        if await self._store.due_webhooks(1, [], []):
-            whose.append("earlier runs")
-        if whose:
-            logger.warning(
-                "webhooks of %s are stored but not delivered, because there is no secret to sign them: set "
-                "webhook_secret, or webhook_secret_file in the configuration",
-                " and of ".join(whose),
-            )
 
     def _wake_webhooks(self) -> None:
         if self._deliveries is not None:
@@ -607,3 +595,16 @@ class Runtime:
         if self._stop is not None:
             run.tell(self._stop)
         return run
+
+
+def _warn_of_webhooks(lanes: Sequence[str], *, owed: bool) -> None:
+    """Without a secret, nothing is delivered: say so if there is something to deliver."""
+    whose = [f"lanes with notify ({', '.join(lanes)})"] if lanes else []
+    if owed:
+        whose.append("earlier runs")
+    if whose:
+        logger.warning(
+            "webhooks of %s are stored but not delivered, because there is no secret to sign them: set "
+            "webhook_secret, or webhook_secret_file in the configuration",
+            " and of ".join(whose),
+        )
