@@ -306,7 +306,8 @@ class EntryPoint:
             submission.uncommon = {"not_before": not_before}
         if options.tags:
             submission.uncommon = {**(submission.uncommon or {}), "tags": check_tags(options.tags)}
-        submission.memos = self.subscriptions.of_run(id, lane, options.notify, self._clock)
+        if options.notify is not None or self._supervisor.machine.order.rules:
+            submission.memos = self.subscriptions.of_run(id, lane, options.notify, self._clock)
         return submission
 
     def _not_before(self, job: Job, options: SubmitOptions) -> float | None:

@@ -349,7 +349,7 @@ class Runtime:
         self._directory.add(self._queue)
         supervisor = self._supervisor
         order = supervisor.machine.order
-        supervisor.machine.settings.draining = stored.draining and continues
+        supervisor.machine.settings.drain(draining=stored.draining and continues)
         order.limit = limit
         order.generations = {name: lane.generation for name, lane in lanes.items() if lane.generation}
         order.limits = {name: lane.limit for name, lane in lanes.items()}

@@ -14,10 +14,8 @@ class ActiveRuns:
     def __init__(self, effects: Effects, order: Order) -> None:
         self._effects = effects
         self._order = order
-        self._waiters: list[tuple[set[str], Reply[bool]]] = []
-
-    def __len__(self) -> int:
-        return len(self._waiters)
+        self.waiters: list[tuple[set[str], Reply[bool]]] = []
+        """The callers, each with the runs that it waits for."""
 
     def here(self) -> set[str]:
         """The runs with a slot whose bodies end with this process."""
@@ -27,24 +25,24 @@ class ActiveRuns:
         """Answer when the runs that hold a slot now have released it."""
         runs = self.here() if message.ending else set(self._order.executing)
         if runs:
-            self._waiters.append((runs, message.reply))
+            self.waiters.append((runs, message.reply))
         else:
             self._effects.answer(message.reply, True)
 
     def not_waiting(self, message: NotWaiting) -> None:
         """A caller has given up."""
-        self._waiters = [waiter for waiter in self._waiters if waiter[1] is not message.reply]
+        self.waiters = [waiter for waiter in self.waiters if waiter[1] is not message.reply]
 
     def released(self, run: str) -> None:
         """A run has released its slot."""
-        for runs, reply in self._waiters:
+        for runs, reply in self.waiters:
             runs.discard(run)
             if not runs:
                 self._effects.answer(reply, True)
-        self._waiters = [waiter for waiter in self._waiters if waiter[0] and not waiter[1].done]
+        self.waiters = [waiter for waiter in self.waiters if waiter[0] and not waiter[1].done]
 
     def reset(self) -> None:
         """All slots are void."""
-        waiters, self._waiters = self._waiters, []
+        waiters, self.waiters = self.waiters, []
         for _, reply in waiters:
             self._effects.answer(reply, True)

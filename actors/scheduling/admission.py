@@ -36,6 +36,7 @@ from ..messages import Accepted, Coalesced, FindRequest, Phase, Submission, Subm
 from .creation import Creation, cancels_of
 from .delays import Delays
 from .handles import Admit, Coalesce, Decision, Handles, Join, Refuse, Wait
+from .order import Order
 from .request_ids import RequestIds, in_use, other_use
 from .stored_bodies import held_elsewhere
 
@@ -63,9 +64,9 @@ class Admission:
 
     `holding` returns whether only children of executing runs are accepted. `enter` queues a run in its lane.
     `waits` is called with each new run that does not start immediately, `params_changed` with each waiting
-    run that got other parameters. `default_priority` returns the priority of a lane's runs for which no other
-    is given, and `now` the time of this turn. `recall` returns the submission of a stored run: some delayed
-    runs of an earlier engine are in `delays`, but not in `pending` until `find` has returned them.
+    run that got other parameters, and `now` returns the time of this turn. `recall` returns the submission
+    of a stored run: some delayed runs of an earlier engine are in `delays`, but not in `pending` until `find`
+    has returned them.
     """
 
     def __init__(
@@ -74,12 +75,12 @@ class Admission:
         effects: Effects,
         handles: Handles,
         delays: Delays,
+        order: Order,
         *,
         holding: Callable[[], bool],
         enter: Callable[[Submission], None],
         waits: Callable[[Submission], None],
         params_changed: Callable[[Submission], None],
-        default_priority: Callable[[str], int],
         now: Callable[[], float],
         recall: Callable[[StoredRun], Submission],
     ) -> None:
@@ -98,7 +99,7 @@ class Admission:
         self._enter = enter
         self._waits = waits
         self._params_changed = params_changed
-        self._default_priority = default_priority
+        self._order = order
         self._now = now
         self._requests = RequestIds(lambda run: run in self.pending)
         self._debounced: dict[str, dict[str, None]] = {}  # handle: its delayed runs that coalesce
@@ -223,8 +224,13 @@ class Admission:
         if refusal is not None:
             return Refuse(refusal, None)
         if submission.priority is None:
-            submission.priority = self._default_priority(submission.lane)
-        decision = self._delay(submission) or self._handles.decide(submission, on_conflict)
+            rules = self._order.rules.get(submission.lane)
+            submission.priority = 0 if rules is None else rules.priority
+        decision: Decision | Delay | None = None
+        if submission.not_before is not None:
+            decision = self._delay(submission)
+        if decision is None:
+            decision = self._handles.decide(submission, on_conflict)
         match decision:
             case Admit() | Wait() | Delay():
                 run = submission.id
@@ -287,8 +293,9 @@ class Admission:
             self.submit(submit, now)
 
     def _delay(self, submission: Submission) -> Delay | Coalesce | None:
-        """A delayed run meets its handle later, unless it coalesces with an earlier one or one that waits."""
-        if submission.not_before is None or submission.reserves:
+        """A delayed run meets its handle later, unless it coalesces with an earlier one or one that waits, or
+        reserves its handle."""
+        if submission.reserves:
             return None
         if submission.terms.coalesces:
             for run in reversed(self._debounced.get(submission.handle, {})):
@@ -377,11 +384,12 @@ class Admission:
         # The child of an executing run is accepted: without the child, that run could not finish.
         if self._holding() and not submission.terms.ancestors:
             return Draining("engine is draining and accepts no new runs: retry after it resumes")
-        if submission.id in self.pending or submission.id in self._delays:
+        if submission.id in self.pending or submission.id in self._delays.runs:
             return Internal(f"run id {submission.id} already exists: the source of run ids is not unique")
-        if len(self) >= self._max_pending:
+        pending = len(self.pending) + self._delays.without_submission
+        if pending >= self._max_pending:
             return QueueFull(
-                f"{len(self)} runs are pending, which is the limit (max_pending): retry later",
+                f"{pending} runs are pending, which is the limit (max_pending): retry later",
                 max_pending=self._max_pending,
             )
         return None
@@ -513,9 +521,10 @@ class Admission:
     def ended(self, run: str, now: float) -> Submission | None:
         """The run has ended: forget it."""
         self._requests.ended(run, now)
-        self._delays.drop(run)
+        if run in self._delays.runs:
+            self._delays.drop(run)
         submission = self.pending.pop(run, None)
-        if submission is not None:
+        if submission is not None and submission.terms.coalesces:
             self._not_debounced(submission)
         return submission
 

@@ -33,26 +33,20 @@ class Delays:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.deadline = math.inf
         self._clock = clock
-        self._runs: dict[str, StoredRun | None] = {}  # with the stored state of those without a submission
-        self._without_submission = 0
+        self.runs: dict[str, StoredRun | None] = {}
+        """With the stored state of those without a submission."""
+        self.without_submission = 0
+        """The number of runs that are pending, but have no submission."""
         # By time, then in the order of submission. The heap includes outdated entries.
         self._heap: list[tuple[float, int, str]] = []
         self._serial = 0
 
     def __len__(self) -> int:
-        return len(self._runs)
-
-    def __contains__(self, run: object) -> bool:
-        return run in self._runs
-
-    @property
-    def without_submission(self) -> int:
-        """The number of runs that are pending, but have no submission."""
-        return self._without_submission
+        return len(self.runs)
 
     def add(self, run: str, at: float, now: float) -> float:
         """Add a run with its time, in Unix seconds; returns the seconds until then."""
-        self._runs[run] = None
+        self.runs[run] = None
         self._serial += 1
         heappush(self._heap, (at, self._serial, run))
         left = at - self._clock()
@@ -64,8 +58,8 @@ class Delays:
         """Restore the delayed runs of an earlier engine, in the order of submission. Those with a stored
         state get their submissions later."""
         for run, at, later in stored:
-            self._runs[run] = later
-            self._without_submission += later is not None
+            self.runs[run] = later
+            self.without_submission += later is not None
             self._serial += 1
             self._heap.append((at, self._serial, run))
         heapify(self._heap)
@@ -74,25 +68,25 @@ class Delays:
 
     def drop(self, run: str) -> None:
         """The run has ended."""
-        if run not in self._runs:
+        if run not in self.runs:
             return
         self.take_stored(run)
-        del self._runs[run]
-        if len(self._heap) > 2 * len(self._runs) + _SLACK:
-            self._heap = [entry for entry in self._heap if entry[2] in self._runs]
+        del self.runs[run]
+        if len(self._heap) > 2 * len(self.runs) + _SLACK:
+            self._heap = [entry for entry in self._heap if entry[2] in self.runs]
             heapify(self._heap)
 
     def take_stored(self, run: str) -> StoredRun | None:
         """Take the stored state of a run without a submission, which gets its submission now."""
-        stored = self._runs.get(run)
+        stored = self.runs.get(run)
         if stored is not None:
-            self._runs[run] = None
-            self._without_submission -= 1
+            self.runs[run] = None
+            self.without_submission -= 1
         return stored
 
     def all_stored(self) -> Iterator[StoredRun]:
         """The stored states of the runs without a submission."""
-        return (stored for stored in self._runs.values() if stored is not None)
+        return (stored for stored in self.runs.values() if stored is not None)
 
     def due(self, now: float) -> list[str]:
         """The first runs that are due, the earliest first. The caller drops them."""
@@ -100,7 +94,7 @@ class Delays:
         wall_now = self._clock()
         while self._heap and self._heap[0][0] <= wall_now and len(found) < _MOST_AT_ONCE:
             run = heappop(self._heap)[2]
-            if run in self._runs:
+            if run in self.runs:
                 found.append(run)
         self._set_deadline(self._heap[0][0] - wall_now if self._heap else math.inf, now)
         return found

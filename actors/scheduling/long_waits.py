@@ -21,14 +21,8 @@ class LongWaits:
         self._handles = handles
         self._warnings = WaitWarnings(effects)
         self._watch = WaitWatch()
-
-    def add(self, submission: Submission, now: float) -> None:
-        """Watch a run that does not start immediately."""
-        self._watch.add(submission, now)
-
-    def drop(self, run: str) -> None:
-        """A run has a slot, or has ended."""
-        self._watch.drop(run)
+        self.add = self._watch.add
+        self.drop = self._watch.drop
 
     def deadline(self) -> float:
         """When `find` and `emit` must be called."""

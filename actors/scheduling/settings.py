@@ -44,17 +44,14 @@ class Settings:
     ) -> None:
         self.draining = False
         self.closing = False
+        self.holding = False
+        """Whether only privileged runs can start: while the engine drains or closes."""
         self._effects = effects
         self._order = order
         self._active = active
         self._pending = pending
         self._key_of = key_of
         self._schedules_wait = False  # until the engine no longer drains
-
-    @property
-    def holding(self) -> bool:
-        """Whether only privileged runs can start."""
-        return self.draining or self.closing
 
     def set_concurrency(self, message: SetConcurrency) -> None:
         """Set the limit of a lane."""
@@ -86,14 +83,18 @@ class Settings:
 
     def set_draining(self, message: SetDraining) -> None:
         """Drain, or resume."""
-        self.draining = message.draining
-        self._order.hold(self.holding)
+        self.drain(draining=message.draining)
         self._engine_changed(message.by, message.reply)
+
+    def drain(self, *, draining: bool) -> None:
+        """Start only privileged runs, or all again."""
+        self.draining = draining
+        self._hold()
 
     def close(self) -> None:
         """The engine ends."""
         self.closing = True
-        self._order.hold(True)
+        self._hold()
 
     def reset_lanes(self, message: ResetLanes) -> None:
         """Void all slots, and resume."""
@@ -105,8 +106,7 @@ class Settings:
                 event = RunChanged(by=message.by, detached=True, **self._pending[run].about())
                 self._effects.commit(Change((event,), run=run, expect=_HOLDS_SLOT))
         if self.draining:
-            self.draining = False
-            self._order.hold(self.holding)
+            self.drain(draining=False)
             self._engine_changed(message.by, None)
         self._active.reset()
         self._effects.answer(message.reply, True)
@@ -117,6 +117,10 @@ class Settings:
             self._schedules_wait = True
         else:
             self._effects.tell("schedules", "", Resumed())
+
+    def _hold(self) -> None:
+        self.holding = self.draining or self.closing
+        self._order.hold(self.holding)
 
     def _lane_changed(self, lane: str, by: str) -> LaneChanged:
         order = self._order

@@ -113,14 +113,16 @@ class SupervisorMachine:
             self.effects,
             self.handles,
             self.delays,
+            self.order,
             holding=lambda: self.settings.holding,
             enter=self._enter_lane,
             waits=self._waits,
             params_changed=self._params_changed,
-            default_priority=lambda lane: self.order.rules_of(lane).priority,
             now=lambda: self._now,
             recall=recall,
         )
+        self.submission = self._admission.find
+        """Returns the submission of a pending run."""
         self._waits_long = LongWaits(self.effects, self.order, self.handles)
         self._recovering = 0  # runs that began before a restart and are not recovered yet
         self._now = 0.0
@@ -179,10 +181,6 @@ class SupervisorMachine:
     def count_pending(self) -> int:
         """The number of all pending runs."""
         return len(self._admission)
-
-    def submission(self, run: str) -> Submission | None:
-        """The submission of a pending run."""
-        return self._admission.find(run)
 
     def receive(self, message: Any, now: float) -> None:
         """Handle one message of this turn."""
@@ -421,7 +419,8 @@ class SupervisorMachine:
     def _release_slot(self, submission: Submission, generation: int, *, body_waits: bool) -> None:
         run = submission.id
         self.order.release(run, submission.lane, generation, self._now, body_waits=body_waits)
-        self.active.released(run)
+        if self.active.waiters:
+            self.active.released(run)
 
     def _ended(self, message: RunsEnded) -> None:
         for ended in message.runs:
@@ -470,12 +469,10 @@ class Supervisor(Actor):
     ) -> None:
         super().__init__("supervisor", "")
         self.machine = SupervisorMachine(max_pending, self.tell, local_jobs, clock, recall)
+        self.submission = self.machine.submission
+        """Returns the submission of a pending run, to wake its actor."""
         self._directory = directory
         self._spawn = spawn
-
-    def submission(self, run: str) -> Submission | None:
-        """The submission of a pending run, to wake its actor."""
-        return self.machine.submission(run)
 
     def restore(
         self, stored: Stored, submissions: list[Submission], rejects: dict[str, str], wall_now: float
@@ -494,7 +491,7 @@ class Supervisor(Actor):
             "limit": order.limit,
             "draining": machine.settings.holding,
             "suspects": len(order.trials),
-            "waiters": len(machine.active),
+            "waiters": len(machine.active.waiters),
         }
 
     def reports(self) -> list[dict[str, Any]]:

@@ -165,8 +165,10 @@ async def test_limits_and_draining_stay_when_another_node_leads(autojump_clock):
         first, second = await led(home, "a", "b")
         engine = first.router.engine
         await engine.set_max_concurrent(7)
-        await engine.set_concurrency("main", 5)
+        await engine.set_concurrency("main", 0)
+        waits = await engine.submit("quick", handle="waits", params=None)
         await engine.drain()
+        await engine.set_concurrency("main", 5)
         await first.step_down()
         await until(lambda: second.is_leader)
         state = (await second.router.engine.snapshot()).engine
@@ -174,7 +176,11 @@ async def test_limits_and_draining_stay_when_another_node_leads(autojump_clock):
         assert (await second.router.engine.snapshot()).lanes["main"].limit == 5
         with pytest.raises(Draining):
             await second.router.engine.submit("quick", handle="h", params=None)
+        await trio.sleep(60)
+        assert (await second.router.engine.get_run(waits.id)).waiting_for is None, "it is not even looked at"
         await second.router.engine.resume()
+        await trio.sleep(1)
+        assert (await second.router.engine.get_run(waits.id)).waiting_for == "executor"
         await second.router.engine.submit("quick", handle="h", params=None)
 
 

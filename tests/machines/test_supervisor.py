@@ -856,12 +856,12 @@ def test_wait_for_active_is_answered_when_the_executing_runs_have_ended() -> Non
     reply: Reply[bool] = Reply()
     desk.turn(WaitForActive(reply))
     assert desk.answers() == []
-    assert len(desk.machine.active) == 1
+    assert len(desk.machine.active.waiters) == 1
     desk.ends("a")  # c starts later, and is not awaited
     assert desk.answers() == []
     desk.waits("b")
     assert desk.answer(reply) is True
-    assert len(desk.machine.active) == 0
+    assert len(desk.machine.active.waiters) == 0
 
 
 def test_wait_for_active_is_answered_after_the_end_that_released_the_slot() -> None:
@@ -899,7 +899,7 @@ def test_a_waiter_that_was_answered_in_another_way_is_removed() -> None:
     desk.turn(WaitForActive(gone), WaitForActive(waiting))
     gone.set(False)
     desk.ends("a")
-    assert len(desk.machine.active) == 1
+    assert len(desk.machine.active.waiters) == 1
     desk.ends("b")
     assert [said.reply for said in desk.answers()] == [waiting]
 
