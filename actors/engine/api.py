@@ -5,6 +5,7 @@ Every command is one message and one reply. What a reply reports is committed.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Unpack, cast, overload
 
@@ -154,7 +155,9 @@ class Engine(Reads):
         """Submit a run of a job, given by name or as its function. Returns when the run is committed."""
         check_keywords("submit", options)
         name = self._entry.name_of(job)
-        submitted = SubmitOptions(job=name, handle=handle, params=params, **tracing.carry(options))
+        if tracing.API in sys.modules:
+            options = tracing.carry(options)
+        submitted = SubmitOptions(job=name, handle=handle, params=params, **options)
         accepted, ended = await self._entry.submit(submitted, Caller(by))
         return Ticket(accepted.run, accepted.joined, ended, self, typed_job(job))
 

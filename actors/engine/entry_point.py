@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ from ...protocol.records import RunRecord
 from ...protocol.submission import WARN_AFTER, OnConflict, SubmitOptions
 from ...protocol.validation import check_needs, check_request_id, check_seconds, check_tags
 from ...protocol.values import json_value, shown
+from .. import tracing
 from ..actor import Actor, Address
 from ..channel import Reply
 from ..jobs import Job, Jobs, Special
@@ -200,7 +202,9 @@ class EntryPoint:
             submission.events, more = together(submission.id)
             submission.memos += more
         submit = Submit(submission, options.on_conflict, Reply())
-        span = begin_trace(submission, options)
+        span = None
+        if options.traceparent is not None or tracing.API in sys.modules:
+            span = begin_trace(submission, options)
         accepted: Accepted = await (self.ask(submit) if span is None else traced(span, self.ask(submit)))
         return accepted, accepted.ended or submission.ended
 

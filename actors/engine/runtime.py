@@ -7,6 +7,7 @@ caller, because leaving is a procedure (see `_shut_down`). A failure of an actor
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random
@@ -550,7 +551,7 @@ class Runtime:
             self.interrupt(error)
 
     def _spawn_body(self, execution: Execution) -> None:
-        if tracing.in_use():
+        if tracing.API in sys.modules:
             self._trace_wait(execution)
         if not isinstance(execution, LocalExecution):
             assert isinstance(execution, RemoteExecution), "there are two kinds of executions"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
@@ -249,7 +250,7 @@ class LocalExecution(Execution):
                     await living.may_begin()
                 living.begin(self)
                 span = None
-                if self.body.order.traceparent is not None or tracing.in_use():
+                if self.body.order.traceparent is not None or tracing.API in sys.modules:
                     span = _span_of(self.body)
                 if span is None:
                     outcome = self._outcome_of(await self._execute())
