@@ -259,6 +259,8 @@ class Projection:
             self._lanes[run.lane].runs += 1
             if run.ended:
                 self._ended[run.id] = None
+                if run.place is not None:
+                    self._handles.end_run(run.handle, run.id)
             else:
                 self._pending[run.status] += 1
                 self._delayed += run.delayed
@@ -362,6 +364,8 @@ class Projection:
         ends = to in ENDED
         handles.advance(event.handle, id, handle_status(before, to), frees=ends and not event.holds_handle)
         if ends:
+            if event.place is not None:
+                handles.end_run(event.handle, id)
             self._end(id)
 
     def _change(self, event: RunChanged) -> None:
@@ -451,7 +455,7 @@ class Projection:
         run = self.runs.pop(oldest)
         self._lanes[run.lane].runs -= 1
         self._forget_lane(run.lane)
-        self._handles.remove_run(run.handle)
+        self._handles.remove_run(run.handle, oldest)
 
     def _forget_lane(self, name: str) -> None:
         lane = self._lanes[name]

@@ -27,6 +27,7 @@ class Handles(Mapping[str, HandleState]):
     def __init__(self) -> None:
         self._states: dict[str, HandleState] = {}
         self._runs: dict[str, int] = {}  # the number of its runs in the projection
+        self._last_ended: dict[str, str] = {}  # the run whose end gave the handle its status
         self._waiting: dict[str, OrderedDict[str, None]] = {}  # of handles in which runs wait
         self._outdated: dict[str, None] = {}
 
@@ -65,9 +66,15 @@ class Handles(Mapping[str, HandleState]):
         if name not in self._states:
             self._states[name] = IDLE
 
-    def remove_run(self, name: str) -> None:
-        """Count a run of this handle that the projection has removed."""
+    def end_run(self, name: str, run: str) -> None:
+        """A run that had a place has ended, or is such a one in a snapshot, in the order of their ends."""
+        self._last_ended[name] = run
+
+    def remove_run(self, name: str, run: str) -> None:
+        """Count an ended run of this handle that the projection has removed."""
         self._runs[name] -= 1
+        if self._last_ended.get(name) == run:
+            del self._last_ended[name]
         self._forget(name)
 
     def admit(self, name: str, run: str) -> None:
@@ -128,14 +135,14 @@ class Handles(Mapping[str, HandleState]):
         self._states[name] = HandleState(state.status, state.locked, state.active_run, shown, state.params)
 
     def _forget(self, name: str) -> None:
-        """Remove a handle that has no runs and no draft; a handle with only a draft becomes idle."""
+        """Remove a free handle that has no runs and no draft. One without an ended run becomes idle."""
         state = self._states[name]
-        if self._runs[name] or state.active_run is not None:
+        if state.active_run is not None:
             return
-        if state.params is None:
+        if not self._runs[name] and state.params is None:
             del self._states[name]
             del self._runs[name]
-        elif state.status is not HandleStatus.IDLE:
+        elif name not in self._last_ended and state.status is not HandleStatus.IDLE:
             self._states[name] = HandleState(HandleStatus.IDLE, False, None, state.waiting, state.params)
 
 

@@ -93,7 +93,7 @@ def _handles(stored: Stored) -> dict[str, HandleState]:
     admitted: dict[str, str] = {}
     waiting: dict[str, list[str]] = {}
     status: dict[str, HandleStatus] = {}
-    for record in stored.ended:
+    for record in (*stored.abandoned, *stored.ended):  # an abandoned body can hold a handle for very long
         status.setdefault(record.handle, HandleStatus.IDLE)
         if record.place is not None:  # else it only waited in its handle and did not change its status
             before = Status.RUNNING if record.attempt else Status.QUEUED

@@ -216,7 +216,10 @@ export class Projection {
     for (const run of this.runs.values()) {
       this.#handles.get(run.handle).runs += 1;
       this.#lanes.get(run.lane).runs += 1;
-      if (hasEnded(run)) this.#ended.add(run.id);
+      if (hasEnded(run)) {
+        this.#ended.add(run.id);
+        if (isGiven(run.place)) this.#handles.get(run.handle).lastEnded = run.id;
+      }
     }
   }
 
@@ -350,6 +353,7 @@ export class Projection {
     if (handle.active === id) handle.status = handleStatus(before, to);
     if (ENDED.has(to)) {
       if (handle.active === id && !event.holds_handle) handle.active = null;
+      if (isGiven(event.place)) handle.lastEnded = id;
       this.#end(id);
     }
   }
@@ -397,7 +401,9 @@ export class Projection {
     this.runs.delete(oldest);
     this.#lanes.get(run.lane).runs -= 1;
     this.#forgetLane(run.lane);
-    this.#handles.get(run.handle).runs -= 1;
+    const handle = this.#handles.get(run.handle);
+    handle.runs -= 1;
+    if (handle.lastEnded === oldest) handle.lastEnded = null;
     this.#forgetHandle(run.handle);
   }
 
@@ -411,9 +417,9 @@ export class Projection {
 
   #forgetHandle(name) {
     const handle = this.#handles.get(name);
-    if (handle.runs > 0 || handle.active !== null) return;
-    if (handle.params === null) this.#handles.delete(name);
-    else handle.status = "Idle";
+    if (handle.active !== null) return;
+    if (handle.runs === 0 && handle.params === null) this.#handles.delete(name);
+    else if (handle.lastEnded === null) handle.status = "Idle";
   }
 }
 
@@ -426,7 +432,7 @@ const newLane = (limit, generation = 0) => ({
   queued: new Set(),
   runs: 0,
 });
-const newHandle = () => ({ status: "Idle", active: null, waiting: [], params: null, runs: 0 });
+const newHandle = () => ({ status: "Idle", active: null, waiting: [], params: null, runs: 0, lastEnded: null });
 const mapped = (map, change) => Object.fromEntries([...map].map(([name, value]) => [name, change(value)]));
 
 function wait(handle, event) {

@@ -398,12 +398,19 @@ async def awkward_names(engine: Engine) -> None:
 
 
 async def many_ended(engine: Engine) -> None:
-    for handle, lane in (("alone", "rare"), ("drafted", "set"), ("h1", "main"), ("h2", "main")):
+    for handle, lane in (
+        ("alone", "rare"),
+        ("drafted", "set"),
+        ("later", "main"),
+        ("h1", "main"),
+        ("h2", "main"),
+    ):
         await engine.submit("pages", handle=handle, lane=lane, params={"pages": 1})
     await engine.set_concurrency("set", 5)
     await trio.sleep(2)
     await engine.set_params("drafted", {"stays": True})
-    for number in range(KEPT_ENDED_RUNS - 4):
+    await engine.submit("pages", handle="later", params={"pages": 0}, delay=1e6)
+    for number in range(KEPT_ENDED_RUNS - 5):
         await (await engine.submit("pages", handle=f"h{number % 3}", params={"pages": 0})).result()
 
 

@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.abc import Clock
 
+from greenroom import Engine
 from tests.support import Bodies
 
 from .conftest import Place
@@ -76,3 +77,36 @@ async def test_a_time_during_the_downtime_is_noticed_at_the_start(lives: Lives, 
         await wait_for(engine, later, "running")
         bodies.end(later)
         await ended(engine, later)
+
+
+async def test_handles_are_the_same_after_a_restart_when_their_ended_runs_have_left_the_snapshot(
+    lives: Lives, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("protocol.fold", "persistence.reading", "persistence.memory"):
+        monkeypatch.setattr(f"greenroom.{module}.KEPT_ENDED_RUNS", 3)
+    bodies = Bodies()
+
+    async def ends(engine: Engine, handle: str) -> None:
+        ticket = await engine.submit("wait", handle=handle)
+        bodies.end(ticket)
+        await ended(engine, ticket)
+
+    async with lives.crash(bodies.jobs) as engine:
+        for handle in ("later", "waits", "stays"):
+            await ends(engine, handle)
+        await engine.submit("wait", handle="later", delay=3600)
+        holder = await engine.submit("wait", handle="waits")
+        await engine.submit("wait", handle="waits", on_conflict="queue", delay=3600, reserve=True)
+        await ends(engine, "other")
+        state = await engine.snapshot()
+        shown = [state.handles[name].status for name in ("later", "waits", "stays")]
+        assert shown == ["Idle", "Running", "Done"]
+        withdrawn = await engine.submit("wait", handle="waits", on_conflict="queue")
+        await engine.cancel(withdrawn.id)  # it had no place, and changes no status
+        bodies.end(holder)
+        await ended(engine, holder)
+        for number in range(2):
+            await ends(engine, f"another {number}")
+    async with lives.clean(bodies.jobs) as engine:
+        assert (await engine.snapshot()).handles["later"].status == "Idle"
+        await ends(engine, "later")
