@@ -35,7 +35,7 @@ class Phase(Enum):
     DELAYED = "outside its lane until its time"
 
 
-class Submission(msgspec.Struct, gc=False):
+class Submission(msgspec.Struct):
     """A submitted run. The supervisor keeps it while the run is pending, and the run's actor uses it, too."""
 
     id: str
@@ -103,7 +103,7 @@ class Accepted(msgspec.Struct, gc=False):
 # From callers (the embedding API, the gateway, a body that calls a child) to the supervisor.
 
 
-class Submit(msgspec.Struct, gc=False):
+class Submit(msgspec.Struct):
     """Submit a run. Answered when the run is created, or with the run that it joins."""
 
     submission: Submission

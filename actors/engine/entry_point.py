@@ -205,7 +205,7 @@ class EntryPoint:
         span = None
         if options.traceparent is not None or tracing.API in sys.modules:
             span = begin_trace(submission, options)
-        accepted: Accepted = await (self.ask(submit) if span is None else traced(span, self.ask(submit)))
+        accepted: Accepted = await (self.ask(submit) if span is None else traced(span, self.ask, submit))
         return accepted, accepted.ended or submission.ended
 
     async def submit_many(
@@ -247,7 +247,7 @@ class EntryPoint:
             return refusals.merged([])
         message = SubmitMany(submissions, on_conflicts, all_or_nothing, Reply())
         spans = [begin_trace(*pair) for pair in zip(submissions, given, strict=True)]
-        return refusals.merged(await all_traced(spans, self.ask(message)))
+        return refusals.merged(await all_traced(spans, self.ask, message))
 
     async def _prepare(self, special: Special, submission: Submission) -> None:
         """Let the engine's own job check the parameters, and add what is committed with the run."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -10,7 +11,7 @@ from ...protocol.errors import GreenroomError
 from ...protocol.submission import SubmitOptions
 from ...protocol.tracecontext import trace_context
 from .. import tracing
-from ..messages import Accepted, Submission
+from ..messages import Accepted, Submission, Submit, SubmitMany
 
 Outcomes = Sequence[Accepted | GreenroomError]
 
@@ -30,18 +31,20 @@ def begin_trace(submission: Submission, options: SubmitOptions) -> tracing.Span 
     return span
 
 
-async def traced(span: tracing.Span, submitted: Awaitable[Accepted]) -> Accepted:
+async def traced(span: tracing.Span, ask: Callable[[Any], Awaitable[Any]], submit: Submit) -> Accepted:
     """Submit a run while the span is the current one, and end the span."""
     with span:
-        accepted = await submitted
+        accepted: Accepted = await ask(submit)
         span.set(run=accepted.run, joined=accepted.joined)
         return accepted
 
 
-async def all_traced(spans: Sequence[tracing.Span | None], submitted: Awaitable[Outcomes]) -> Outcomes:
+async def all_traced(
+    spans: Sequence[tracing.Span | None], ask: Callable[[Any], Awaitable[Any]], message: SubmitMany
+) -> Outcomes:
     """Submit runs together, and end the span of each with its outcome."""
     try:
-        outcomes = await submitted
+        outcomes: Outcomes = await ask(message)
     except BaseException as error:
         for begun in filter(None, spans):
             begun.end(error)

@@ -26,7 +26,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     seq: int
 
 
-class Change(msgspec.Struct, gc=False):
+class Change(msgspec.Struct):
     """From an actor or a body to the journal: events about at most one run, committed all or none.
 
     `expect`, `attempt` and `generation` (of the run's lane) are compared with the committed state; `None`
