@@ -238,6 +238,7 @@ def test_a_crash_at_any_time_keeps_the_parameters_that_a_caller_was_told_of():
     ]
 
 
+@long
 def test_two_cancels_against_a_grant():
     assert walked(
         submits("a"),
@@ -304,6 +305,7 @@ def test_an_answer_against_a_cancel_of_a_run_with_an_open_interrupt():
     ]
 
 
+@long
 def test_two_answers_and_the_end_of_the_body():
     assert walked(
         submits("a", of="swim"),
