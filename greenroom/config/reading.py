@@ -105,9 +105,12 @@ def read_config(
         except Unreadable as error:
             mistakes.append(Mistake("", "", str(error)))
     for path, text, variable in variables(VARIABLES, environ):
-        written.put(path, SETTINGS[path].from_text(text), variable)
+        written.put(path, SETTINGS[path].from_text(text), variable, SETTINGS[path].merge)
     for flag in flags:
-        written.put(tuple(flag.setting.split(".")), flag.value, flag.name)
+        path = tuple(flag.setting.split("."))
+        merge = SETTINGS[path].merge
+        value = flag.value if merge is None else SETTINGS[path].from_text(flag.value)
+        written.put(path, value, flag.name, merge)
     config, wrong = _structure(written)
     mistakes += wrong
     if config is None or mistakes:

@@ -119,6 +119,43 @@ def test_lanes_and_retention_can_be_written_in_each_way():
     assert engine.keep_runs == Keep(5)
 
 
+def test_a_limit_in_a_variable_or_a_flag_leaves_rules_and_other_lanes_as_in_the_file():
+    file = "[engine.lanes]\nmail = 1\n[engine.lanes.images]\nlimit = 2\nfair_by = 'tenant'\nage = '10m'\n"
+    flag = Flag("--lane", "engine.lanes", " images =7,video=none")
+    read = configured(file, (flag,), GREENROOM_LANES="images=5,mail=4")
+    assert read.config.engine.lanes == {
+        "mail": 4,
+        "images": {"limit": 7, "fair_by": "tenant", "age": 600.0},
+        "video": None,
+    }
+    assert read.written.origin(("engine", "lanes", "mail")) == "GREENROOM_LANES"
+    assert read.written.origin(("engine", "lanes")) == "greenroom.toml:1, GREENROOM_LANES, --lane"
+
+
+def test_lanes_can_be_written_as_json_in_the_variable():
+    rules = '{"images": {"age": "2m", "priority": 3}, "mail": "none"}'
+    lanes = configured(
+        "[engine]\nlanes = { images = { limit = 2, age = 9 } }", GREENROOM_LANES=rules
+    ).config.engine.lanes
+    assert lanes == {"images": {"limit": 2, "age": 120.0, "priority": 3}, "mail": None}
+    assert configured(GREENROOM_LANES=rules).config.engine.lanes["images"] == {"age": 120.0, "priority": 3}
+    (wrong,) = mistakes("", GREENROOM_LANES='{"images": ')
+    assert wrong.startswith("GREENROOM_LANES: engine.lanes must be a table of limits, as in")
+
+
+@pytest.mark.parametrize(
+    ("file", "variable", "expected"),
+    [
+        ("lanes = 3", "images=2", "greenroom.toml:2"),
+        ("lanes = { mail = 1 }", "images=many", "GREENROOM_LANES: engine.lanes.images"),
+        ("lanes = { mail = -1 }", "images=2", "greenroom.toml:2"),
+    ],
+)
+def test_an_error_in_merged_lanes_names_its_source(file: str, variable: str, expected: str):
+    (wrong,) = mistakes(f"[engine]\n{file}", GREENROOM_LANES=variable)
+    assert wrong.startswith(expected), wrong
+
+
 def test_times_of_schedules_are_durations():
     text = """
         [schedules.nightly]
