@@ -209,6 +209,41 @@ def test_config_check_checks_schedules_against_the_jobs(tmp_path: Path):
     assert "schedules = {'nightly': {'every': '1d', 'job': 'report'" in check().stdout
 
 
+def test_config_check_checks_what_schedules_submit(tmp_path: Path):
+    tmp_path.joinpath("app.py").write_text(
+        "from greenroom import Jobs, Schedule\njobs = Jobs()\n"
+        "@jobs.job('coded', schedule=Schedule(every=60, notify='http://10.0.0.1/'))\n"
+        "async def coded(run): ...\n"
+    )
+    big = "x" * 2000
+    Path("greenroom.toml").write_text(
+        "[engine]\njobs = 'app:jobs'\nmax_value_bytes = 1000\n"
+        "[schedules.large]\njob = 'flow'\nevery = 60\n"
+        f"params = {{ flow = 'order', params = {{ text = '{big}' }} }}\n"
+        "[schedules.hook]\njob = 'coded'\nevery = 60\nnotify = 'https://example.org/'\n"
+        "[schedules.labels]\njob = 'flow'\nevery = 60\nneeds = ['gpu']\nparams = { flow = 'order' }\n"
+    )
+    result = check()
+    assert result.exit_code == 2
+    found = result.stderr.splitlines()
+    assert len(found) == 5, found
+    assert 'engine.jobs is not valid: schedule "coded": notify: url "http://10.0.0.1/"' in found[1]
+    assert "schedules.large is not valid: params" in found[2]
+    assert "schedules.hook is not valid: notify requires a secret" in found[3]
+    assert "schedules.labels is not valid: needs must be empty for a flow" in found[4]
+
+
+def test_config_check_checks_schedules_of_a_server_without_jobs():
+    Path("greenroom.toml").write_text("[schedules.s]\njob = 'report'\nevery = 60\n")
+    result = check()
+    assert result.exit_code == 2
+    assert 'schedules.s is not valid: job "report" not found; registered jobs: none' in result.stderr
+    Path("greenroom.toml").write_text(
+        "[schedules.s]\njob = 'flow'\nevery = 60\nparams = { flow = 'order' }\n"
+    )
+    assert check().exit_code == 0
+
+
 def test_switches_are_written_as_true_or_false():
     assert configured("[engine]\nallow_scripts = true").config.engine.allow_scripts is True
     assert configured(GREENROOM_ALLOW_SCRIPTS="False").config.engine.allow_scripts is False
