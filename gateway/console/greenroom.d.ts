@@ -1022,7 +1022,7 @@ export interface LeaderChanged {
  * `id` is another one whenever its times are changed. `source` is `code` for a schedule that is declared in
  * code, `config` for one of the configuration, and `api` for any other. `every` counts from `since`. `next`
  * are the next due times, without jitter; none while it is paused. `last_run` is the run of the firing at
- * `last_fired`; `null` if it was refused.
+ * `last_fired`; `null` if it was refused, and then `last_error` is the reason.
  */
 export interface ScheduleRecord {
   name: string;
@@ -1044,6 +1044,7 @@ export interface ScheduleRecord {
   next: number[];
   last_fired: number | null;
   last_run: string | null;
+  last_error: string | null;
 }
 
 /** A schedule was put, paused or resumed: `state` is its new record; null if it was deleted. */

@@ -8,6 +8,7 @@ import trio
 
 from greenroom import Conflict, Invalid, Jobs, NotFound, Run, Schedule
 from greenroom.actors.schedules.configured import continued
+from greenroom.errors import TooLarge
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.events import ScheduleChanged, ScheduleFired, ScheduleMissed
@@ -207,6 +208,7 @@ async def test_a_firing_that_is_refused_is_an_event(autojump_clock, wall):
         assert "alice" in events[1].error
         record = await engine.schedules.get("tick")
         assert (record.last_run, wall.passed(record.last_fired)) == (None, 20)
+        assert record.last_error == events[1].error
         for run in (await engine.snapshot()).runs:
             await engine.cancel(run)
 
@@ -488,7 +490,7 @@ async def test_every_way_to_a_schedule_checks_its_submission(autojump_clock, wal
     async with opened(wall, max_value_bytes=1000) as engine:
         with pytest.raises(Invalid, match=named):
             await engine.schedules.configure({"s": table})
-        with pytest.raises(Invalid, match=complaint):
+        with pytest.raises((Invalid, TooLarge), match=complaint):
             await engine.schedules.put("s", **table)
         assert await engine.schedules.list() == []
     if table["job"] != "flow" and table.get("notify") != "nonsense":
