@@ -337,7 +337,9 @@ class SchedulesMachine:
 def _log_refusal(schedule: _Schedule, error: GreenroomError | None) -> None:
     """Log why a firing was refused: again only if the reason has changed, or a firing was accepted since."""
     # The text of other errors than these changes each time, for example because it names a run.
-    reason = error.message if isinstance(error, Invalid | NotFound) else error and error.code
+    reason = None if error is None else str(error.code)
+    if isinstance(error, Invalid | NotFound):
+        reason = error.message
     if error is not None and reason != schedule.refusal:
         logger.warning(
             "schedule %r has submitted no run, because it was refused (%s): %s. It tries again at its next "
