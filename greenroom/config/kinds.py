@@ -175,8 +175,9 @@ def _read_lane(lane: str, settings: Any) -> LaneSettings:
     """Check a limit, or a table of a limit and rules; `none` is written for what a rule or a limit lacks."""
     if isinstance(settings, Mapping):
         table = {name: None if value == _NONE else value for name, value in settings.items()}
-        if isinstance(table.get("age"), str):
-            table["age"] = duration(table["age"]) or table["age"]
+        age = table.get("age")
+        if isinstance(age, str):
+            table["age"] = duration(age) or age
         read_lane(lane, table)
         return table
     try:
