@@ -100,10 +100,12 @@ def resume(server: Server, lane: str) -> None:
 )
 @click.option("--limit-per-key", metavar="N", help="The executing runs of one key; `none` for no limit.")
 @click.option("--rate", metavar="N/TIME", help="Runs per period, such as 100/min or 5/s; `none` for no rate.")
+@click.option("--burst", metavar="N", help="Runs that can start at once within the rate; `none` for 1.")
 @click.option(
-    "--burst", type=click.IntRange(1), metavar="N", help="Runs that can start at once within the rate."
+    "--rate-per",
+    type=click.Choice(["lane", "key", "none"]),
+    help="What the rate applies to; `none` is the lane.",
 )
-@click.option("--rate-per", type=click.Choice(["lane", "key"]), help="What the rate applies to.")
 @click.option(
     "--age", metavar="TIME", help="The wait that raises a run's priority by 1, such as 10m; `none` for never."
 )
@@ -132,14 +134,14 @@ def rules(server: Server, lane: str, weights: tuple[str, ...], **options: Any) -
 
 
 def _rule(name: str, value: Any) -> Any:
-    if value == "none" and name in ("fair_by", "limit_per_key", "rate", "age", "priority", "notify"):
+    if value == "none":
         return None
     if name == "age":
         seconds = duration(value)
         if seconds is None:
             raise click.BadParameter(f"{value!r} is not a duration: use seconds, 10m, 1h, or none")
         return seconds
-    if name in ("limit_per_key", "priority"):
+    if name in ("limit_per_key", "burst", "priority"):
         try:
             return int(value)
         except ValueError:

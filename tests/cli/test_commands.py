@@ -348,6 +348,15 @@ def test_limits_are_set_and_listed():
     assert said("lanes", "rules", "ruled", "--age", "60", "--priority", "none", "--weight", "none") == (
         "ruled: no rules."
     )
+    rated = ("lanes", "rules", "ruled", "--rate", "5/s")
+    assert as_json(*rated, "--burst", 3, "--rate-per", "key")["rules"] == {
+        "rate": "5/s",
+        "burst": 3,
+        "rate_per": "key",
+    }
+    assert as_json(*rated, "--burst", "none", "--rate-per", "none")["rules"] == {"rate": "5/s"}
+    assert "burst" in refusal(*rated, "--burst", 0)
+    greenroom("lanes", "rules", "ruled", "--rate", "none")
     assert "use seconds, 10m, 1h, or none" in refusal("lanes", "rules", "ruled", "--age", "soon", code=2)
     assert "use an integer, or none" in refusal("lanes", "rules", "ruled", "--priority", "high", code=2)
 
