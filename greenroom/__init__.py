@@ -52,16 +52,19 @@ if TYPE_CHECKING:
     )
     from .gateway.client import Client, connect
     from .protocol.events import Event, Filter
+    from .protocol.lanes import LaneRules
     from .protocol.names import lane_name, session_handle
-    from .protocol.records import RunRecord, Snapshot
+    from .protocol.records import BulkResult, RunRecord, Snapshot
     from .protocol.retries import Fail, Retry
     from .protocol.schedules import ScheduleRecord
+    from .protocol.webhooks import Webhook
     from .worker.services import Services
 
     __version__: str
 
 __all__ = [
     "BlockingRun",
+    "BulkResult",
     "Client",
     "Compacting",
     "Conflict",
@@ -77,6 +80,7 @@ __all__ = [
     "Invalid",
     "Jobs",
     "Keep",
+    "LaneRules",
     "NoActiveRun",
     "NotFound",
     "NotInteractive",
@@ -101,6 +105,7 @@ __all__ = [
     "TooLarge",
     "Unauthorized",
     "Unavailable",
+    "Webhook",
     "__version__",
     "connect",
     "lane_name",
@@ -110,6 +115,7 @@ __all__ = [
 
 _HOMES = {
     "BlockingRun": ".actors.run.blocking",
+    "BulkResult": ".protocol.records",
     "Client": ".gateway.client",
     "Engine": ".actors.engine.api",
     "Event": ".protocol.events",
@@ -117,6 +123,7 @@ _HOMES = {
     "Filter": ".protocol.events",
     "Jobs": ".actors.jobs",
     "Keep": ".actors.engine.retention",
+    "LaneRules": ".protocol.lanes",
     "Retry": ".protocol.retries",
     "Run": ".actors.run.api",
     "RunRecord": ".protocol.records",
@@ -125,6 +132,7 @@ _HOMES = {
     "Services": ".worker.services",
     "Snapshot": ".protocol.records",
     "Ticket": ".actors.engine.ticket",
+    "Webhook": ".protocol.webhooks",
     "connect": ".gateway.client",
     "lane_name": ".protocol.names",
     "open_engine": ".actors.engine.open",

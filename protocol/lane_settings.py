@@ -16,7 +16,7 @@ from .lanes import DEFAULT_RULES, NAMES, RATE, LaneRules, RatePer
 from .names import MAX_NAME, check_name
 from .notify import read_notify
 from .suggestions import suggestion
-from .validation import check_limit, check_seconds, check_text
+from .validation import check_limit, check_text
 from .values import shown
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
@@ -75,11 +75,12 @@ def check_rules(
         raise Invalid(f'rate_per {about} must be "lane" or "key" (got {shown(rules.rate_per)})')
     check_priority(f"priority {about}", rules.priority)
     age = rules.age
-    if age is not None and check_seconds(f"age {about}", age, 0) == 0:
-        raise Invalid(f"age {about} must be more than 0 seconds, or none (got {shown(age)})")
-    age = None if age is None or math.isinf(age) else float(age)
+    if age is not None and not _is_above_zero(age):
+        raise Invalid(f"age {about} must be a number of seconds above 0, or none (got {shown(age)})")
+    age = None if age is None or age == math.inf else age
     if age is not None and age > _LONGEST_AGE:
         raise Invalid(f"age {about} must be at most {_LONGEST_AGE:,.0f} seconds, or none (got {shown(age)})")
+    age = None if age is None else float(age)
     notify = None if rules.notify is None else read_notify(f"notify {about}", rules.notify)
     rules = replace(rules, age=age, weights=dict(rules.weights), notify=notify)
     return DEFAULT_RULES if rules == DEFAULT_RULES else rules  # the object itself is omitted on the wire
@@ -88,6 +89,11 @@ def check_rules(
 def check_names(lane: str, changes: Iterable[str], *, also: tuple[str, ...] = ()) -> None:
     """Raise `Invalid` for a name that is none of a rule."""
     for name in changes:
+        if name == "limit" and "limit" not in also:
+            raise Invalid(
+                f"limit of lane {shown(lane)} is not a rule: set it with set_concurrency, or "
+                "`greenroom lanes set`"
+            )
         if name not in NAMES:
             raise Invalid(
                 f"rules of lane {shown(lane)} do not include {shown(name)}{suggestion(name, (*also, *NAMES))}"
@@ -122,6 +128,10 @@ def check_path(what: str, path: object) -> str:
             f"(got {shown(path)})"
         )
     return path
+
+
+def _is_above_zero(seconds: object) -> bool:
+    return not isinstance(seconds, bool) and isinstance(seconds, int | float) and seconds > 0
 
 
 def _check_rate(what: str, rate: object) -> None:

@@ -7,6 +7,7 @@ every filter; a store may use indexes to read fewer runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, TypedDict
 
 import msgspec
@@ -27,9 +28,9 @@ _ID_LENGTH = 32
 class RunFilterKeywords(TypedDict, total=False):
     """The keywords that select runs: those that match all of them. `None` means any.
 
-    `flow` is the name of a flow. `since` (inclusive) and `until` (exclusive) are Unix seconds, compared with
-    the time of a run's creation. A run must have all `tags`, with these values. `error` is a text that the
-    run's error contains; case matters.
+    `flow` is the name of a flow. `since` (inclusive) and `until` (exclusive) are Unix seconds or aware
+    datetimes, compared with the time of a run's creation. A run must have all `tags`, with these values.
+    `error` is a text that the run's error contains; case matters.
     """
 
     handle: str | None
@@ -38,8 +39,8 @@ class RunFilterKeywords(TypedDict, total=False):
     flow: str | None
     status: str | Iterable[str] | None
     tags: Mapping[str, str] | None
-    since: float | None
-    until: float | None
+    since: float | datetime | None
+    until: float | datetime | None
     error: str | None
 
 

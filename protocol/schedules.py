@@ -55,7 +55,7 @@ class ScheduleRecord(ScheduleDefinition, frozen=True, kw_only=True, gc=False):
     `id` is another one whenever its times are changed. `source` is `code` for a schedule that is declared in
     code, `config` for one of the configuration, and `api` for any other. `every` counts from `since`. `next`
     are the next due times, without jitter; none while it is paused. `last_run` is the run of the firing at
-    `last_fired`; `None` if it was refused.
+    `last_fired`; `None` if it was refused, and then `last_error` is the reason.
     """
 
     id: str
@@ -66,6 +66,7 @@ class ScheduleRecord(ScheduleDefinition, frozen=True, kw_only=True, gc=False):
     next: tuple[float, ...]
     last_fired: float | None = None
     last_run: str | None = None
+    last_error: str | None = None
 
     def request_id(self, planned: float) -> str:
         """The request id of the firing at this due time: the same after a crash, and no other's."""
@@ -92,6 +93,7 @@ def after_firing(schedule: ScheduleRecord, event: ScheduleFired) -> ScheduleReco
         next=event.next,
         last_fired=event.at_planned,
         last_run=event.run,
+        last_error=event.error,
     )
 
 

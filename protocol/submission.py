@@ -17,7 +17,7 @@ from .commandbase import CommandBase, Seconds, Timeout, timeout_from_wire, timeo
 from .delays import check_delay, unix_seconds
 from .errors import Invalid
 from .lane_settings import check_priority
-from .names import FLOW, check_name
+from .names import FLOW, check_name, lane_name
 from .notify import Notify, plain_notify, read_notify
 from .records import RunRecord
 from .suggestions import suggestion
@@ -329,6 +329,8 @@ def to_stored(options: SubmitOptions) -> dict[str, Any]:
         )
     options.check()
     fields = to_wire(options)
+    if options.lane is not None:
+        fields["lane"] = lane_name(options.lane)
     if options.needs:
         fields["needs"] = list(options.needs)  # as JSON
     defaults = to_wire(SubmitOptions(job=options.job, handle=options.handle))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Literal, get_args
 
 from .errors import Invalid
@@ -159,10 +160,18 @@ def _tag_value(name: str, value: object) -> str:
 
 
 def check_time(what: str, time: object) -> float:
-    """Return a time in Unix seconds. Raises `Invalid`."""
+    """Return a time in Unix seconds, which is given so or as an aware datetime. Raises `Invalid`."""
+    if isinstance(time, datetime):
+        if time.utcoffset() is None:
+            raise Invalid(
+                f"{what} must have a time zone (got {time.isoformat()}): for example "
+                "datetime.now(timezone.utc), or datetime.astimezone() for local time",
+                value=time.isoformat(),
+            )
+        return time.timestamp()
     if isinstance(time, bool) or not isinstance(time, int | float) or not abs(time) <= HIGHEST_TIME:
         raise Invalid(
-            f"{what} must be a time in Unix seconds (got {shown(time)}): pass the timestamp() of a datetime",
+            f"{what} must be a time in Unix seconds, or an aware datetime (got {shown(time)})",
             value=shown(time),
         )
     return float(time)

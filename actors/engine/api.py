@@ -182,9 +182,10 @@ class Engine(Reads):
         """Submit up to 10,000 runs together. `runs` has a dict for each, with the arguments of `submit`.
 
         Returns one ticket for each run, in order, when all are committed by one commit. A run that is refused
-        refuses the whole batch: the call raises its error, whose `details` contain its `index`, and creates
-        no run. With `all_or_nothing=False`, the list contains the error in that run's place, and the other
-        runs are created.
+        refuses the whole batch, which creates no run: the call raises the error of the first invalid run, or
+        if all are valid of the first one that is refused. Its `details` contain the `index` of the run. With
+        `all_or_nothing=False`, the list contains the error in that run's place, and the other runs are
+        created.
         """
         check_runs(runs, all_or_nothing)
         given = list(runs)

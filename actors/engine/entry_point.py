@@ -22,13 +22,12 @@ from ...protocol.errors import Conflict, GreenroomError, Invalid, Unavailable
 from ...protocol.events import Event
 from ...protocol.fold import Projection
 from ...protocol.jobs import AnyJob
-from ...protocol.names import check_name, lane_name
+from ...protocol.names import check_name
 from ...protocol.notify import plain_notify, read_notify
-from ...protocol.parameters import plain_params
 from ...protocol.records import RunRecord
 from ...protocol.submission import WARN_AFTER, OnConflict, SubmitOptions
 from ...protocol.validation import check_needs, check_request_id, check_seconds, check_tags
-from ...protocol.values import json_value, shown
+from ...protocol.values import shown
 from .. import tracing
 from ..actor import Actor, Address
 from ..channel import Reply
@@ -38,6 +37,7 @@ from ..journal.messages import Look, WatchEnd
 from ..messages import Accepted, FindRequest, Submission, Submit, SubmitMany
 from ..scheduling.supervisor import Supervisor
 from ..webhooks.subscribing import Subscriptions
+from .submission_checks import SubmissionChecks, check_coalesces, needs_of
 from .submit_traces import all_traced, begin_trace, traced
 
 T = TypeVar("T")
@@ -82,6 +82,7 @@ class EntryPoint:
         max_value_bytes: int,
         subscriptions: Subscriptions,
     ) -> None:
+        self.checks = SubmissionChecks(jobs, max_value_bytes, subscriptions)
         self.subscriptions = subscriptions
         self._jobs = jobs
         self._supervisor = supervisor
@@ -149,7 +150,8 @@ class EntryPoint:
     async def find(self, options: SubmitOptions, request_id: str) -> Found | None:
         """The run that this request id has created; `None` if a submission with it would create a new run."""
         registered = self._jobs.get(options.job)
-        lane, plain = self._lane(registered, options), self._plain(registered, options.params)
+        lane = self.checks.lane(registered, options)
+        plain = self.checks.params(registered, options.params)
         found = await self.ask(FindRequest(request_id, Reply()))
         if found is None:
             return None
@@ -176,17 +178,11 @@ class EntryPoint:
             )
 
     async def check(self, options: SubmitOptions) -> Any:
-        """Check a submission for later, except its handle; returns its parameters as JSON values."""
-        job = self._jobs.get(options.job)
-        self._lane(job, options)
-        options.check()
-        plain = self._plain(job, options.params)
-        if options.needs:
-            _needs(job, options.needs)
-        if options.notify is not None:
-            self.subscriptions.check(options.notify)
-        if job.special is not None:
-            await job.special.prepare("", plain, self.ask)
+        """Check the submission of a schedule, except its handle; returns its parameters as JSON values."""
+        plain = self.checks.repeated(options)
+        special = self._jobs.get(options.job).special
+        if special is not None:
+            await special.prepare("", plain, self.ask)
         return plain
 
     async def submit(
@@ -263,7 +259,7 @@ class EntryPoint:
         if handle is None and registered.special is not None:
             handle = f"task:{id}"  # each flow run has its own handle
         handle = check_name("handle", handle)
-        lane = self._lane(registered, options)
+        lane = self.checks.lane(registered, options)
         options.check()
         if options.on_conflict == "coalesce":
             _check_coalesces(registered, caller)
@@ -275,7 +271,7 @@ class EntryPoint:
         not_before = None
         if options.start_at is not None or options.delay is not None:
             not_before = self._not_before(registered, options)
-        plain = self._plain(registered, options.params)
+        plain = self.checks.params(registered, options.params)
         fingerprint = None
         if options.request_id is not None:
             check_request_id(options.request_id, caller.request_ids)
@@ -295,7 +291,7 @@ class EntryPoint:
             lane=lane,
             kind=options.kind,
             params=plain,
-            needs=_needs(registered, options.needs) if options.needs else registered.needs,
+            needs=needs_of(registered, options.needs) if options.needs else registered.needs,
             terms=terms,
             by=caller.by,
             created_at=now,
@@ -321,28 +317,6 @@ class EntryPoint:
             check_deadline(_limit("deadline", options.deadline, job.deadline), at, now)
         return at
 
-    def _lane(self, job: Job, options: SubmitOptions) -> str:
-        return job.lane if options.lane is None else check_name("lane", lane_name(options.lane))
-
-    def _plain(self, job: Job, params: Any) -> Any:
-        """Convert parameters to JSON values and validate them."""
-        if params is None:
-            return None
-        plain = json_value(plain_params(params, job.params_type), "params", self.max_value_bytes)
-        job.check(plain)
-        return plain
-
-
-def _needs(job: Job, needs: Sequence[str]) -> tuple[str, ...]:
-    """The labels that the job and the submission require of an executor."""
-    labels = check_needs(needs)
-    if job.special is not None:
-        raise Invalid(
-            f"needs must be empty for a flow, which executes in the engine's process "
-            f"(got {shown(list(labels))}): remove needs"
-        )
-    return tuple(sorted({*job.needs, *labels}))
-
 
 def _terms(job: Job, options: SubmitOptions, caller: Caller, fingerprint: str | None) -> Terms:
     return Terms(
@@ -360,11 +334,7 @@ def _terms(job: Job, options: SubmitOptions, caller: Caller, fingerprint: str | 
 
 def _check_coalesces(job: Job, caller: Caller) -> None:
     """Raise `Invalid` for a run whose parameters cannot be replaced by others."""
-    if job.special is not None:
-        raise Invalid(
-            'on_conflict must not be "coalesce" for a flow, whose run is prepared with its parameters: use '
-            '"queue" or "replace"'
-        )
+    check_coalesces(job)
     if caller.parent is not None:
         raise Invalid(
             'on_conflict must not be "coalesce" for a child run, which belongs to its parent: use "queue" or '

@@ -92,12 +92,14 @@ class Reads(ABC):
         **filter: Unpack[RunFilterKeywords],
     ) -> list[RunRecord]:
         """Runs that match all filters (`handle`, `lane`, `job`, `flow`, `status`, `tags`, `since`, `until`,
-        `error`), newest first. For the next page, `before` is the id of the last run. `within` is for the
+        `error`), newest first. For the next page, `before` is the id of the last run; it is compared with
+        the ids, and this run may be deleted by then. `within` is for the
         gateway.
 
-        A run must have all `tags`. `since` (inclusive) and `until` (exclusive) are Unix seconds, for the time
-        of its creation. `error` is a part of the text of its error, where case matters. `flow` is the name of
-        a flow. Raises `Invalid` if one million runs were read before the page was full.
+        A run must have all `tags`. `since` (inclusive) and `until` (exclusive) are Unix seconds or aware
+        datetimes, for the time of its creation. `error` is a part of the text of its error, where case
+        matters. `flow` is the name of a flow. Raises `Invalid` if one million runs were read before the page
+        was full.
         """
         found = run_filter("list_runs", filter)
         if before is not None:

@@ -47,7 +47,7 @@ from ..run.actor import RunActor
 from ..run.execution import Execution, LiveBodies, LocalExecution
 from ..run.services import Services, Surroundings
 from ..schedules.actor import SchedulesActor
-from ..schedules.configured import Tables, all_declared, configured, continued
+from ..schedules.configured import Tables, all_declared, check_declared, configured, continued
 from ..scheduling.supervisor import Supervisor
 from ..webhooks.api import Webhooks
 from ..webhooks.deliveries import Deliveries
@@ -175,7 +175,6 @@ class Runtime:
         announced = AnnouncedJobs(jobs)
         in_code = [job.schedule for job in jobs.all if job.schedule is not None]
         self._jobs = jobs = EngineJobs(jobs, flow_job.job(), announced)
-        self._declared = all_declared(in_code, configured(schedules, jobs))
         subscriptions = Subscriptions(
             webhook_networks,
             signs=webhook_secret is not None,
@@ -185,6 +184,8 @@ class Runtime:
         entry = self._entry = EntryPoint(
             jobs, self._supervisor, self._journal, ids, clock, max_value_bytes, subscriptions
         )
+        in_code = [check_declared(declared, entry.checks) for declared in in_code]
+        self._declared = all_declared(in_code, configured(schedules, entry.checks))
         self._asyncio_bodies = AsyncioBodies(self.interrupt)
         surroundings = Surroundings(files, self._asyncio_bodies)
         self._executors = ExecutorRegistry(

@@ -108,7 +108,8 @@ def _continue_or_end(run: RunState, message: Recover) -> Steps:
     elif run.status is Status.SUSPENDED and not job.registered:
         yield from end(run, Status.REJECTED, reason="unknown_job", error=unknown_job(job.name))
     elif not may_continue or not job.registered:
-        why = unknown_job(job.name) if not job.registered else "the process ended while the run executed"
+        did = "waited in its body" if run.status is Status.SUSPENDED else "executed"
+        why = unknown_job(job.name) if not job.registered else f"the process ended while the run {did}"
         yield from end(run, Status.FAILED, reason="crashed", error=why)
     elif message.deaths >= MOST_DEATHS:
         why = f"the process died {message.deaths} times while the run executed"

@@ -55,11 +55,15 @@ def delay(job: Job, attempt: int, error: BaseException, random: Callable[[], flo
     The default backoff gets jitter, between half of it and all of it, so that runs that fail at the same time
     do not return at the same time.
     """
-    own = own_delay(job, attempt, error)
-    return exponential(attempt) * (0.5 + random() / 2) if own is None else own
+    own = own_delay(job, attempt, error, random)
+    return _default_delay(attempt, random) if own is None else own
 
 
-def own_delay(job: Job, attempt: int, error: BaseException) -> float | None:
+def _default_delay(attempt: int, random: Callable[[], float]) -> float:
+    return exponential(attempt) * (0.5 + random() / 2)
+
+
+def own_delay(job: Job, attempt: int, error: BaseException, random: Callable[[], float]) -> float | None:
     """The job's own backoff, a number or the result of its function; `None` if it has the default one."""
     backoff = job.backoff
     if backoff is exponential:
@@ -72,7 +76,7 @@ def own_delay(job: Job, attempt: int, error: BaseException) -> float | None:
         logger.exception(
             "backoff function of job %r failed for attempt %d; using the default", job.name, attempt
         )
-        return exponential(attempt)
+        return _default_delay(attempt, random)
 
 
 def _permits(job: Job, error: BaseException) -> bool:

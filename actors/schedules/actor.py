@@ -19,10 +19,10 @@ from ...persistence.store import Memo
 from ...protocol.errors import GreenroomError
 from ...protocol.events import Event, ScheduleFired
 from ...protocol.schedules import ScheduleRecord, after_firing
-from ...protocol.submission import SubmitOptions, from_stored
 from ..actor import Actor, Delivery
 from ..effects import Spawn
 from ..engine.entry_point import Caller, EntryPoint
+from .declaration import submission_of
 from .machine import Declared, SchedulesMachine
 from .messages import FiringEnded
 
@@ -97,13 +97,6 @@ class SchedulesActor(Actor):
             self.tell(FiringEnded(record.name, error=error))
         else:
             self.tell(FiringEnded(record.name, accepted.run, accepted.joined))
-
-
-def submission_of(record: ScheduleRecord, request_id: str | None) -> SubmitOptions:
-    """The submission of a schedule."""
-    options = from_stored(record.options)
-    given = SubmitOptions(job=record.job, handle=record.handle, params=record.params, **options)
-    return given if request_id is None else replace(given, request_id=request_id)
 
 
 def caller_of(record: ScheduleRecord) -> Caller:

@@ -27,9 +27,9 @@ from ..engine.entry_point import Caller, EntryPoint
 from ..engine.ticket import Ticket
 from ..journal.change import Change
 from ..journal.journal import Journal
-from .actor import submission_of
 from .configured import Tables, configured
 from .decisions import check_times
+from .declaration import submission_of
 from .machine import refuse_declared, unknown
 from .messages import Delete, Put, SetPaused
 
@@ -113,7 +113,7 @@ class Schedules:
         """Change the schedules of the configuration: put those in `tables`, as in `open_engine`, and delete
         those that are no longer in it. Raises `Invalid`, and `Conflict` for one that is declared in code;
         then nothing has changed."""
-        definitions = {definition.name: definition for definition in configured(tables, self._entry.jobs)}
+        definitions = {definition.name: definition for definition in configured(tables, self._entry.checks)}
         records = await self.list()
         for record in records:
             if record.source == "code" and record.name in definitions:

@@ -14,8 +14,9 @@ from ...protocol.schedules import ScheduleDefinition, ScheduleRecord
 from ...protocol.submission import ScheduleKeywords
 from ...protocol.suggestions import suggestion
 from ...protocol.values import shown
-from ..jobs import Jobs, scheduled
-from .declaration import TIMES, Schedule
+from ..engine.submission_checks import SubmissionChecks
+from ..jobs import scheduled
+from .declaration import TIMES, Schedule, submission_of
 from .machine import Declared
 from .messages import Source
 
@@ -25,19 +26,33 @@ ARGUMENTS = ("job", "handle", "params", *TIMES, *ScheduleKeywords.__annotations_
 """The keys of a table."""
 
 
-def configured(tables: Tables, jobs: Jobs) -> list[ScheduleDefinition]:
-    """Return the schedules of the configuration, with their parameters checked. Raises `Invalid`."""
+def configured(tables: Tables, checks: SubmissionChecks) -> list[ScheduleDefinition]:
+    """Return the schedules of the configuration, checked as `schedules.put` checks them, except that a flow
+    need not exist yet. Raises `Invalid`."""
     if not isinstance(tables, Mapping):
         raise Invalid(f"schedules must be a table for each schedule, by its name (got {shown(tables)})")
     definitions: list[ScheduleDefinition] = []
     for name, table in tables.items():
         try:
             job, schedule = read_schedule(name, table)
-            definition = scheduled(jobs.get(job), schedule)
+            definition = scheduled(checks.jobs.get(job), schedule)
         except GreenroomError as error:
-            raise Invalid(f"schedule {shown(name)}: {error.message}", **error.details) from None
-        definitions.append(definition)
+            raise _of_schedule(name, error) from None
+        definitions.append(check_declared(definition, checks))
     return definitions
+
+
+def check_declared(definition: ScheduleDefinition, checks: SubmissionChecks) -> ScheduleDefinition:
+    """Return a definition whose submission the engine would not refuse as invalid. Raises `Invalid`."""
+    try:
+        checks.repeated(submission_of(definition, None))
+    except GreenroomError as error:
+        raise _of_schedule(definition.name, error) from None
+    return definition
+
+
+def _of_schedule(name: str, error: GreenroomError) -> Invalid:
+    return Invalid(f"schedule {shown(name)}: {error.message}", **error.details)
 
 
 def all_declared(

@@ -1,4 +1,5 @@
-"""`Schedule`: a schedule that is declared in the code of a job, with `@jobs.job(schedule=...)`."""
+"""`Schedule`: a schedule that is declared in the code of a job, with `@jobs.job(schedule=...)`, and what a
+schedule submits."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any, Unpack
 
 from ...protocol.errors import Invalid
 from ...protocol.schedules import Missed, ScheduleDefinition, define
-from ...protocol.submission import ScheduleKeywords, SubmitOptions, check_keywords, to_stored
+from ...protocol.submission import ScheduleKeywords, SubmitOptions, check_keywords, from_stored, to_stored
 from ...protocol.values import shown
 from .decisions import check_times
 
@@ -65,6 +66,16 @@ class Schedule:
 
 
 TIMES = ("cron", "every", "timezone", "jitter", "missed", "missed_limit")
+
+
+def submission_of(definition: ScheduleDefinition, request_id: str | None) -> SubmitOptions:
+    """The submission of a schedule."""
+    return SubmitOptions(
+        job=definition.job,
+        handle=definition.handle,
+        params=definition.params,
+        **from_stored(definition.options) | {"request_id": request_id},
+    )
 
 
 def as_schedule(job: str, given: object) -> Schedule:

@@ -43,6 +43,11 @@ class LocalTimes:
                 raise ValueError(f"it has {len(expression):,} characters, at most {_LONGEST} are allowed")
             cron = CronSim(expression, datetime(2000, 1, 1))
         except (CronSimError, ValueError) as error:
+            if len(expression) <= _LONGEST and _never_matches(*fields):
+                raise Invalid(
+                    f"cron {shown(expression)} is never due: no month that it names has such a day",
+                    value=shown(expression),
+                ) from None
             raise Invalid(
                 f"cron {shown(expression)} is not valid: {str(error).lower()}; the fields are minute, hour, "
                 "day of month, month and day of week",
@@ -118,6 +123,18 @@ class LocalTimes:
                 found = day.year
                 yield day
             day += _DAY if forward else -_DAY
+
+
+def _never_matches(minute: str, hour: str, day: str, month: str, weekday: str) -> bool:
+    """Whether the day exists, but in none of these months. The library then says only that it is bad."""
+    from cronsim import CronSim, CronSimError
+
+    try:
+        for fields in (f"{minute} {hour} 1 {month} {weekday}", f"0 0 {day} * *"):
+            CronSim(fields, datetime(2000, 1, 1))
+    except CronSimError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=256)

@@ -10,6 +10,7 @@ A change of a schedule waits while one of its firings is being submitted, becaus
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -20,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...persistence.store import ScheduleGone
-from ...protocol.errors import Conflict, Draining, GreenroomError, NotFound, QueueFull, Unavailable
+from ...protocol.errors import Conflict, Draining, GreenroomError, Invalid, NotFound, QueueFull, Unavailable
 from ...protocol.events import ScheduleChanged, ScheduleFired, ScheduleMissed
 from ...protocol.schedules import ScheduleDefinition, ScheduleRecord, after_firing, after_missing
 from ...protocol.values import shown
@@ -29,6 +30,8 @@ from ..journal.change import Change
 from .decisions import NEXT_TIMES, Fire, LeaveOut, decide, revised, times_of
 from .due_times import DueTimes
 from .messages import Delete, FiringEnded, Put, Resumed, SetPaused, Source, StoreIsBack, TellWhenResumed
+
+logger = logging.getLogger("greenroom")
 
 MAX_SCHEDULES = 10_000
 
@@ -56,6 +59,7 @@ class _Schedule(msgspec.Struct):
     firing: ScheduleFired | None = None  # being submitted
     waiting: list[Any] = []  # changes that wait for the end of the firing
     held: bool = False  # a firing waits until the store is back
+    refusal: str | None = None  # why the last firing was refused, as it was logged
 
 
 class SchedulesMachine:
@@ -195,6 +199,7 @@ class SchedulesMachine:
         if error is not None:
             event = replace(event, refused=error.code, error=error.message)
         schedule.record = after_firing(schedule.record, event)
+        _log_refusal(schedule, error)
         if error is not None or message.joined:  # else it was committed with the creation of the run
             self.effects.commit(Change((event,), memos=(schedule.record,)))
 
@@ -329,9 +334,28 @@ class SchedulesMachine:
         return schedule
 
 
+def _log_refusal(schedule: _Schedule, error: GreenroomError | None) -> None:
+    """Log why a firing was refused: again only if the reason has changed, or a firing was accepted since."""
+    # The text of other errors than these changes each time, for example because it names a run.
+    reason = None if error is None else str(error.code)
+    if isinstance(error, Invalid | NotFound):
+        reason = error.message
+    if error is not None and reason != schedule.refusal:
+        logger.warning(
+            "schedule %r has submitted no run, because it was refused (%s): %s. It tries again at its next "
+            "due time, and logs only another reason; `greenroom schedules show` prints the last one",
+            schedule.record.name,
+            error.code,
+            error.message,
+        )
+    schedule.refusal = reason
+
+
 def unknown(name: str) -> NotFound:
     """The error for a schedule that does not exist."""
-    return NotFound(f"schedule {shown(name)} not found: put it first", value=name)
+    return NotFound(
+        f"schedule {shown(name)} not found: `greenroom schedules list` prints the names", value=name
+    )
 
 
 def refuse_declared(record: ScheduleRecord, source: Source, remedy: str) -> None:

@@ -218,7 +218,9 @@ class Admission:
             return Repeat(request.run, None)
         return Repeat(request.run, partial(other_use, request_id, request.run))
 
-    def decide(self, submission: Submission, on_conflict: OnConflict) -> Decision | Delay:
+    def decide(
+        self, submission: Submission, on_conflict: OnConflict, *, in_batch: bool = False
+    ) -> Decision | Delay:
         """Decide about a submission whose request id is new. Nothing is sent and no place is drawn."""
         refusal = self._refusal(submission) or self._take_draft(submission)
         if refusal is not None:
@@ -230,7 +232,7 @@ class Admission:
         if submission.not_before is not None:
             decision = self._delay(submission)
         if decision is None:
-            decision = self._handles.decide(submission, on_conflict)
+            decision = self._handles.decide(submission, on_conflict, in_batch=in_batch)
         match decision:
             case Admit() | Wait() | Delay():
                 run = submission.id

@@ -30,7 +30,9 @@ def submit_many(admission: Admission, effects: Effects, message: SubmitMany, now
         return
     decisions: list[Decision | Delay | Repeat] = []
     for submission, on_conflict in zip(message.submissions, message.on_conflicts, strict=True):
-        decision = admission.repeat(submission, now) or admission.decide(submission, on_conflict)
+        decision = admission.repeat(submission, now) or admission.decide(
+            submission, on_conflict, in_batch=True
+        )
         decisions.append(decision)
         if message.all_or_nothing and _is_refusal(decision):
             _undo(admission, message, decisions)

@@ -59,7 +59,7 @@ Decision = Admit | Wait | Join | Coalesce | Refuse
 
 _WHY = {
     "join": "its job or parameters differ, or it is being cancelled",
-    "reject": 'wait for it, cancel it, or submit with on_conflict "queue", "replace" or "join"',
+    "reject": 'wait for it, cancel it, or submit with on_conflict "queue", "replace"',
 }
 
 
@@ -82,7 +82,7 @@ class Handles:
             waiting = len(self._waiting.get(name, ()))
             yield {"kind": "handle", "name": name, "taken_by": self.taken_by(name), "waiting": waiting}
 
-    def decide(self, submission: Submission, on_conflict: OnConflict) -> Decision:
+    def decide(self, submission: Submission, on_conflict: OnConflict, *, in_batch: bool = False) -> Decision:
         """Admit a run, or follow its `on_conflict`."""
         name = submission.handle
         holder, waiting = self.taken_by(name), self._waiting.get(name)
@@ -102,6 +102,9 @@ class Handles:
         about = self._active(name)
         active = holder if about is None else about.id
         why = f"handle {shown(name)} is taken by run {active}: {_WHY[on_conflict]}"
+        if on_conflict == "reject":
+            alone = submission.terms.parent is None and submission.job.special is None and not in_batch
+            why += ', "join" or "coalesce"' if alone else ' or "join"'
         return Refuse(Conflict(why, active_run=active), about)
 
     def restore(

@@ -373,23 +373,30 @@ export interface RunOptions {
   start_at?: Date | number | null;
 }
 
-/** Changes of a lane's rules, for `Client.setLane`; null removes a rule. */
+/** Changes of a lane's rules, for `Client.setLane`; null resets a rule to its default. */
 export interface LaneOptions {
   /** The path of the parameter by which runs take turns, such as "tenant". */
   fairBy?: string | null;
   /** How many runs a key starts in its turn (1). */
-  weights?: Record<string, number>;
+  weights?: Record<string, number> | null;
   limitPerKey?: number | null;
   /** A count per period: "100/min", "5/s", "1/10s". */
   rate?: string | null;
-  burst?: number;
-  ratePer?: "lane" | "key";
+  /** How many runs can start at once within the rate (1). */
+  burst?: number | null;
+  ratePer?: "lane" | "key" | null;
   /** After how many seconds of waiting a run has gained one step of priority (60); null for never. */
   age?: number | null;
   /** The priority of runs for which neither the submission nor the job has one (0). */
-  priority?: number;
+  priority?: number | null;
   /** The URL to which events of later runs of the lane are delivered, of these types (["run_state_changed"]). */
   notify?: string | { url: string; types?: readonly string[] } | null;
+  /** @deprecated Use `fairBy`. */
+  fair_by?: string | null;
+  /** @deprecated Use `limitPerKey`. */
+  limit_per_key?: number | null;
+  /** @deprecated Use `ratePer`. */
+  rate_per?: "lane" | "key" | null;
 }
 
 /** The options of `Client.submit`. */
@@ -452,6 +459,8 @@ export interface PutScheduleOptions extends Omit<RunOptions, OnceOptions> {
   missed?: "skip" | "latest" | "all";
   /** At most how many, with `missed: "all"` (100). */
   missedLimit?: number;
+  /** @deprecated Use `missedLimit`. */
+  missed_limit?: number;
   /** Null leaves an existing schedule paused or not. */
   paused?: boolean | null;
 }
@@ -473,10 +482,10 @@ export interface RunFilter {
   status?: RunStatus | readonly RunStatus[] | null;
   /** A run must have all of these. */
   tags?: Readonly<Record<string, string>> | null;
-  /** Created at this time or later, in Unix seconds. */
-  since?: number | null;
-  /** Created before this time, in Unix seconds. */
-  until?: number | null;
+  /** Created at this time or later: a Date, or Unix seconds. */
+  since?: Date | number | null;
+  /** Created before this time: a Date, or Unix seconds. */
+  until?: Date | number | null;
   /** A part of the error; case matters. */
   error?: string | null;
 }
@@ -1022,7 +1031,7 @@ export interface LeaderChanged {
  * `id` is another one whenever its times are changed. `source` is `code` for a schedule that is declared in
  * code, `config` for one of the configuration, and `api` for any other. `every` counts from `since`. `next`
  * are the next due times, without jitter; none while it is paused. `last_run` is the run of the firing at
- * `last_fired`; `null` if it was refused.
+ * `last_fired`; `null` if it was refused, and then `last_error` is the reason.
  */
 export interface ScheduleRecord {
   name: string;
@@ -1044,6 +1053,7 @@ export interface ScheduleRecord {
   next: number[];
   last_fired: number | null;
   last_run: string | null;
+  last_error: string | null;
 }
 
 /** A schedule was put, paused or resumed: `state` is its new record; null if it was deleted. */

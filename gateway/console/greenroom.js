@@ -272,10 +272,11 @@ export class Projection {
         else this.schedules.set(event.schedule, event.state);
         return;
       case "schedule_fired": {
-        const { schedule: name, at_planned: planned, run = null, next = [] } = event;
+        const { schedule: name, at_planned: planned, run = null, error = null, next = [] } = event;
         const schedule = this.schedules.get(name);
         if (event.triggered || schedule === undefined) return;
-        this.schedules.set(name, { ...schedule, decided_until: planned, next, last_fired: planned, last_run: run });
+        const last = { last_fired: planned, last_run: run, last_error: error };
+        this.schedules.set(name, { ...schedule, decided_until: planned, next, ...last });
         return;
       }
       case "schedule_missed": {

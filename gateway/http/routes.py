@@ -103,6 +103,7 @@ def _command_in(entry: Entry, call: Call) -> tuple[Any, dict[str, str]]:
             value = given.pop(name)
             if given.setdefault(current, value) is value:
                 given_names[current] = name
+    given_names |= {field: name for name, field in http.pairs.items() if field in given}
     if not reads:
         _convert_integral_floats(given, entry)
     where = "query" if reads else "body"
@@ -183,6 +184,9 @@ def _query(request: Request, entry: Entry) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, values in request.query.items():
         given[name] = values[0] if len(values) == 1 else values
+    for name in _MOMENTS & given.keys():
+        if isinstance(given[name], str) and not _is_number(given[name]):
+            raise Invalid(f"{name} must be a time in Unix seconds (got {shown(given[name])})", path=name)
     assert entry.http is not None, "an entry without `http` has no route"
     for name, mapping in entry.http.pairs.items():
         if mapping in given:
@@ -192,6 +196,17 @@ def _query(request: Request, entry: Entry) -> dict[str, Any]:
         if given.pop(name, None) is not None:
             given[mapping] = named_values(name, request.query[name])
     return given
+
+
+_MOMENTS = {"since", "until"}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return text == "null"
+    return True
 
 
 def _takes_text(kind: Any) -> bool:

@@ -42,7 +42,8 @@ def rerun(server: Server, run: str | None, request_id: str | None, **options: An
         return
     arguments = {**many, "request_id": request_id}
     asks, dry_run = not options["yes"], options["dry_run"]
-    Bulk(Client.rerun_many, "Submit again", "submitted again", arguments, asks, dry_run).carry_out(server)
+    done = _done(request_id)
+    Bulk(Client.rerun_many, "Submit again", done, arguments, asks, dry_run).carry_out(server)
 
 
 @click.command()
@@ -66,4 +67,11 @@ def retry(server: Server, run: str | None, request_id: str | None, **options: An
         return
     arguments = {**many, "request_id": request_id}
     asks, dry_run = not options["yes"], options["dry_run"]
-    Bulk(Client.retry_many, "Submit again", "submitted again", arguments, asks, dry_run).carry_out(server)
+    done = _done(request_id)
+    Bulk(Client.retry_many, "Submit again", done, arguments, asks, dry_run).carry_out(server)
+
+
+def _done(request_id: str | None) -> str:
+    """What has been done with runs: with a request id, perhaps by an earlier command."""
+    done = "submitted again"
+    return done if request_id is None else f"{done}, each once for request id {request_id!r}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ..config.durations import duration
 from ..protocol.lanes import LaneRules
 from .connection import Server, for_server
 from .lane_rules import described
@@ -91,18 +92,24 @@ def resume(server: Server, lane: str) -> None:
 @click.argument("lane")
 @click.option("--fair-by", metavar="PATH", help="Runs take turns by this parameter; `none` for no turns.")
 @click.option(
-    "--weight", "weights", multiple=True, metavar="KEY=N", help="Runs that a key starts in its turn."
+    "--weight",
+    "weights",
+    multiple=True,
+    metavar="KEY=N",
+    help="Runs that a key starts in its turn; repeatable. `none` for 1 each.",
 )
 @click.option("--limit-per-key", metavar="N", help="The executing runs of one key; `none` for no limit.")
 @click.option("--rate", metavar="N/TIME", help="Runs per period, such as 100/min or 5/s; `none` for no rate.")
+@click.option("--burst", metavar="N", help="Runs that can start at once within the rate; `none` for 1.")
 @click.option(
-    "--burst", type=click.IntRange(1), metavar="N", help="Runs that can start at once within the rate."
+    "--rate-per",
+    type=click.Choice(["lane", "key", "none"]),
+    help="What the rate applies to; `none` is the lane.",
 )
-@click.option("--rate-per", type=click.Choice(["lane", "key"]), help="What the rate applies to.")
 @click.option(
-    "--age", metavar="SECONDS", help="The wait that raises a run's priority by 1; `none` for never."
+    "--age", metavar="TIME", help="The wait that raises a run's priority by 1, such as 10m; `none` for never."
 )
-@click.option("--priority", type=int, metavar="N", help="The priority of runs without one of their own.")
+@click.option("--priority", metavar="N", help="The priority of runs without one of their own; `none` for 0.")
 @click.option("--notify", metavar="URL", help="Deliver the changes of later runs here; `none` for nowhere.")
 @for_server
 def rules(server: Server, lane: str, weights: tuple[str, ...], **options: Any) -> None:
@@ -127,13 +134,18 @@ def rules(server: Server, lane: str, weights: tuple[str, ...], **options: Any) -
 
 
 def _rule(name: str, value: Any) -> Any:
-    if value == "none" and name in ("fair_by", "limit_per_key", "rate", "age", "notify"):
+    if value == "none":
         return None
-    if name in ("limit_per_key", "age"):
+    if name == "age":
+        seconds = duration(value)
+        if seconds is None:
+            raise click.BadParameter(f"{value!r} is not a duration: use seconds, 10m, 1h, or none")
+        return seconds
+    if name in ("limit_per_key", "burst", "priority"):
         try:
-            return int(value) if name == "limit_per_key" else float(value)
+            return int(value)
         except ValueError:
-            raise click.BadParameter(f"{value!r} is not a number: use a number, or none") from None
+            raise click.BadParameter(f"{value!r} is not an integer: use an integer, or none") from None
     return value
 
 

@@ -32,6 +32,8 @@ def schedules() -> None:
 def list_(server: Server) -> None:
     """List the schedules with their times, their next due time and their last run.
 
+    A last run that was `refused` has a reason, which `greenroom schedules show` prints.
+
     \b
     Examples:
       greenroom schedules list
@@ -51,7 +53,7 @@ def list_(server: Server) -> None:
                 schedule.job,
                 schedule.handle,
                 _next(schedule),
-                schedule.last_run or "",
+                _last(schedule),
             )
             for schedule in found
         ),
@@ -194,6 +196,13 @@ def _next(schedule: ScheduleRecord) -> str:
     return due(schedule, schedule.next[0]) if schedule.next else "never"
 
 
+def _last(schedule: ScheduleRecord) -> str:
+    """The run of the last firing."""
+    if schedule.last_fired is None:
+        return ""
+    return schedule.last_run or "refused"
+
+
 def _show(schedule: ScheduleRecord) -> None:
     shown: dict[str, Any] = {
         "schedule": schedule.name,
@@ -213,5 +222,7 @@ def _show(schedule: ScheduleRecord) -> None:
     else:
         shown["next"] = ", ".join(due(schedule, at) for at in schedule.next) or "never"
     if schedule.last_fired is not None:
-        shown["last"] = f"{due(schedule, schedule.last_fired)}, {schedule.last_run or 'refused'}"
+        shown["last"] = f"{due(schedule, schedule.last_fired)}, {_last(schedule)}"
+    if schedule.last_error is not None:
+        shown["last error"] = schedule.last_error
     fields(shown)

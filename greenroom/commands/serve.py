@@ -48,7 +48,12 @@ _FLAGS = {
 @file_option
 @click.option("--store", metavar="URL", help="The address of the store.")
 @click.option("--max-concurrent", type=int, metavar="N", help="The global limit of executing runs.")
-@click.option("--lane", multiple=True, metavar="NAME=N", help="The limit of a lane; repeatable.")
+@click.option(
+    "--lane",
+    multiple=True,
+    metavar="NAME=N",
+    help="The limit of a lane; repeatable. Its rules and the other lanes stay as configured.",
+)
 @click.option("--data-dir", metavar="DIR", help="The folder for files of runs.")
 @click.option("--runs-dir", metavar="DIR", help="The folder for a JSON file with each run's latest state.")
 @click.option("--shutdown-timeout", metavar="TIME", help="The time for executing runs to finish at shutdown.")

@@ -49,7 +49,12 @@ _Option = Callable[[Callable[..., None]], Callable[..., None]]
 _PARAMETERS: list[_Option] = [
     click.option("--params", metavar="JSON", help="The parameters; - reads them from standard input."),
     click.option(
-        "--param", "-p", "pairs", multiple=True, metavar="NAME=VALUE", help="One parameter; repeatable."
+        "--param",
+        "-p",
+        "pairs",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="One parameter; repeatable. The value is JSON, or else a text.",
     ),
     click.option(
         "--kind",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import click
 import msgspec
 import trio
+from msgspec import UNSET
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.styled import Styled
@@ -235,8 +236,8 @@ def _what(event: Event) -> str:
         executor = f" on {event.executor}" if event.executor else ""
         time = f" (not before {moment(event.not_before)})" if event.not_before else ""
         return f"{event.to}{executor}{time}{reason}{error}"
-    if isinstance(event, RunChanged) and event.waiting_for is not None:
-        return f"waits for {event.waiting_for}"
+    if isinstance(event, RunChanged):
+        return ", ".join(_changes(event)) or f"changed by {event.by}"
     if isinstance(event, RunProgress):
         total = "" if event.total is None else f" of {number(event.total)}"
         return f"{'–' if event.done is None else number(event.done)}{total}" + (
@@ -285,6 +286,26 @@ def _what(event: Event) -> str:
     if isinstance(event, ScheduleChanged | ScheduleFired | ScheduleMissed):
         return _schedule(event)
     return f"{event.type} by {event.by}"
+
+
+def _changes(event: RunChanged) -> Iterator[str]:
+    """What a run changes without a transition."""
+    if event.waiting_for is not None:
+        yield f"waits for {event.waiting_for}" + (", before the others" if event.front else "")
+    if event.place is not None:
+        yield f"place {event.place} in lane {event.lane}"
+    if event.priority is not None:
+        yield f"priority {event.priority}, by {event.by}"
+    if event.params is not UNSET:
+        yield f"new parameters {brief(event.params)}, by {event.by}"
+    if event.detached:
+        yield "executes without a slot"
+    if event.interactive is not None:
+        yield "accepts messages" if event.interactive else "accepts no messages"
+    if event.streaming is not None:
+        yield "streams" if event.streaming else "no longer streams"
+    if event.compacting is not None:
+        yield "compacts" if event.compacting else "no longer compacts"
 
 
 def _schedule(event: ScheduleChanged | ScheduleFired | ScheduleMissed) -> str:

@@ -31,10 +31,12 @@ _NONE = "none"
 
 @attrs.frozen
 class Kind:
-    """`read` checks a TOML value; `from_text` converts the text of a variable to one."""
+    """`read` checks a TOML value; `from_text` converts the text of a variable to one. `merge` combines the
+    value of an earlier source with that of a later one, which otherwise replaces it."""
 
     read: Callable[[Any], Any]
     from_text: Callable[[str], Any] = str
+    merge: Callable[[Any, Any], Any] | None = None
 
 
 def _number(text: str) -> Any:
@@ -147,8 +149,7 @@ def _read_store(value: Any) -> str | tuple[str, ...]:
 
 
 def _read_lanes(value: Any) -> dict[str, LaneSettings]:
-    if isinstance(value, str):
-        value = dict(_pair(part) for part in value.split(",") if part.strip())
+    value = _lanes_from_text(value) if isinstance(value, str) else value
     if not isinstance(value, Mapping):
         raise ValueError(f"must be a table of limits, as in {{ images = 2 }} (got {shown(value)})")
     lanes: dict[str, LaneSettings] = {}
@@ -174,12 +175,39 @@ def _read_lane(lane: str, settings: Any) -> LaneSettings:
     """Check a limit, or a table of a limit and rules; `none` is written for what a rule or a limit lacks."""
     if isinstance(settings, Mapping):
         table = {name: None if value == _NONE else value for name, value in settings.items()}
+        age = table.get("age")
+        if isinstance(age, str):
+            table["age"] = duration(age) or age
         read_lane(lane, table)
         return table
     try:
         return None if settings == _NONE else whole(0).read(settings)
     except ValueError as error:
         raise ValueError(f'{error}, or "none" for only the global limit, or a table of rules') from None
+
+
+def _lanes_from_text(text: str) -> Any:
+    """Read a JSON object, or limits such as `images=2, mail=none`."""
+    if text.lstrip().startswith("{"):
+        return _json(text)
+    return dict(_pair(part) for part in text.split(",") if part.strip())
+
+
+def _merge_lanes(earlier: Any, later: Any) -> Any:
+    """Set limits and rules of single lanes; those that `later` does not name stay."""
+    earlier = _lanes_from_text(earlier) if isinstance(earlier, str) else earlier
+    if not isinstance(earlier, Mapping) or not isinstance(later, Mapping):
+        return earlier if isinstance(later, Mapping) else later  # refused when it is read
+    merged = dict(earlier)
+    written = {lane_name(name): name for name in earlier}
+    for name, settings in later.items():
+        name = written.get(lane_name(name), name)
+        before = merged.get(name)
+        if isinstance(before, Mapping):
+            settings = settings if isinstance(settings, Mapping) else {"limit": settings}
+            settings = {**before, **settings}
+        merged[name] = settings
+    return merged
 
 
 def _pair(text: str) -> tuple[str, Any]:
@@ -274,6 +302,6 @@ TEXTS = Kind(_read_texts)
 SECRET = Kind(_read_secret)
 JOBS = Kind(_read_jobs)
 STORE = Kind(_read_store)
-LANES = Kind(_read_lanes)
+LANES = Kind(_read_lanes, _lanes_from_text, _merge_lanes)
 SCHEDULES = Kind(_read_schedules, _json)
 KEEP = Kind(_read_keep, _number)

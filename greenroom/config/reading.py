@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -14,16 +15,19 @@ import cattrs
 from cattrs.errors import ClassValidationError
 from cattrs.gen import make_dict_structure_fn, override
 
-from ..actors.jobs import Jobs
-from ..actors.schedules.configured import Tables, all_declared, configured
+from ..actors.engine.submission_checks import SubmissionChecks
+from ..actors.executors.announced import AnnouncedJobs
+from ..actors.flow.job import FlowJob
+from ..actors.jobs import EngineJobs, Jobs
+from ..actors.schedules.configured import all_declared, check_declared, configured
 from ..actors.webhooks.subscribing import Subscriptions
 from ..actors.workers.networks import Networks
 from ..gateway.auth.access import Access
 from ..gateway.config import GatewayConfig, Limits
 from ..modulepath import search_current_folder
+from ..persistence.memory import MemoryStore
 from ..protocol.errors import GreenroomError, Invalid
 from ..protocol.lane_settings import read_lane
-from ..protocol.names import FLOW
 from ..protocol.structuring import faults_in
 from ..protocol.values import shown
 from . import kinds
@@ -105,9 +109,12 @@ def read_config(
         except Unreadable as error:
             mistakes.append(Mistake("", "", str(error)))
     for path, text, variable in variables(VARIABLES, environ):
-        written.put(path, SETTINGS[path].from_text(text), variable)
+        written.put(path, SETTINGS[path].from_text(text), variable, SETTINGS[path].merge)
     for flag in flags:
-        written.put(tuple(flag.setting.split(".")), flag.value, flag.name)
+        path = tuple(flag.setting.split("."))
+        merge = SETTINGS[path].merge
+        value = flag.value if merge is None else SETTINGS[path].from_text(flag.value)
+        written.put(path, value, flag.name, merge)
     config, wrong = _structure(written)
     mistakes += wrong
     if config is None or mistakes:
@@ -133,8 +140,6 @@ def check_together(read: Read) -> Jobs | None:
             jobs.import_path = read.config.engine.jobs
         except Invalid as error:
             wrong("engine", "jobs", f"cannot be loaded: {error.message}")
-        else:
-            _check_schedules(read.config.schedules, jobs, wrong)
     elif read.config.engine.executors:
         wrong("engine", "executors", "requires jobs: child processes execute only bodies of jobs")
     for name in ("tls_certificate", "tls_key", "token_file"):
@@ -151,15 +156,20 @@ def check_together(read: Read) -> Jobs | None:
             if "workers_without_token" in error.message:
                 name = "workers_without_token"
             wrong("gateway", name, f"is not valid: {error.message}")
+    signs = True
     try:
-        secret = webhook_secret(read.config.engine)
+        signs = webhook_secret(read.config.engine) is not None
     except Invalid as error:
         wrong("engine", "webhook_secret_file", error.message.removeprefix("engine.webhook_secret_file "))
-    else:
-        try:
-            _check_receivers(read.config.engine, signs=secret is not None)
-        except Invalid as error:
-            wrong("engine", "lanes", f"is not valid: {error.message}")
+    subscriptions = _subscriptions(read.config.engine, signs=signs)
+    try:
+        subscriptions.check_lanes(
+            {lane: read_lane(lane, each) for lane, each in read.config.engine.lanes.items()}
+        )
+    except Invalid as error:
+        wrong("engine", "lanes", f"is not valid: {error.message}")
+    if jobs is not None or read.config.engine.jobs is None:
+        _check_schedules(read.config, jobs or Jobs(), subscriptions, wrong)
     if read.config.cluster.enabled:
         for mistake in cluster_mistakes(read.config):
             wrong(*mistake)
@@ -168,20 +178,28 @@ def check_together(read: Read) -> Jobs | None:
     return jobs
 
 
-def _check_receivers(config: EngineConfig, *, signs: bool) -> None:
-    """Check where lanes want the events of their runs delivered. Raises `Invalid`."""
+def _subscriptions(config: EngineConfig, *, signs: bool) -> Subscriptions:
+    """What checks where events of runs can be delivered."""
     networks = Networks(config.webhook_networks or (), setting="webhook_networks", public=True)
-    subscriptions = Subscriptions(networks, signs=signs, notify_of=lambda lane: None)
-    subscriptions.check_lanes({lane: read_lane(lane, each) for lane, each in config.lanes.items()})
+    return Subscriptions(networks, signs=signs, notify_of=lambda lane: None)
 
 
-def _check_schedules(tables: Tables, jobs: Jobs, wrong: Callable[[str, str, str], None]) -> None:
+def _check_schedules(
+    config: Config, jobs: Jobs, subscriptions: Subscriptions, wrong: Callable[[str, str, str], None]
+) -> None:
+    """Check the schedules of the file and of the jobs, as the engine does when it opens."""
+    limit = config.engine.max_value_bytes
+    flows = FlowJob(MemoryStore(), time.time, limit).job()
+    checks = SubmissionChecks(EngineJobs(jobs, flows, AnnouncedJobs(jobs)), limit, subscriptions)
     in_code = [job.schedule for job in jobs.all if job.schedule is not None]
-    for name, table in tables.items():
-        if table["job"] == FLOW:
-            continue  # which flows exist is in the store
+    for declared in in_code:
         try:
-            all_declared(in_code, configured({name: table}, jobs))
+            check_declared(declared, checks)
+        except Invalid as error:
+            wrong("engine", "jobs", f"is not valid: {error.message}")
+    for name, table in config.schedules.items():
+        try:
+            all_declared(in_code, configured({name: table}, checks))
         except Invalid as error:
             reason = error.message.removeprefix(f"schedule {shown(name)}: ")
             wrong("schedules", name, f"is not valid: {reason}")

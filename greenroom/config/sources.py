@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +34,35 @@ class Written:
     values: dict[str, Any] = attrs.field(factory=dict)
     origins: dict[Path_, Origin] = attrs.field(factory=dict)
 
-    def put(self, path: Path_, value: Any, origin: Origin) -> None:
-        """Set a value, replacing an earlier one."""
+    def put(
+        self,
+        path: Path_,
+        value: Any,
+        origin: Origin,
+        merge: Callable[[Any, Any], Any] | None = None,
+    ) -> None:
+        """Set a value: it replaces an earlier one, or `merge` combines both tables."""
         table = self.values
         for key in path[:-1]:
             inner = table.get(key)
             if not isinstance(inner, dict):
                 inner = table[key] = {}
             table = inner
+        if merge is not None and path[-1] in table:
+            table[path[-1]] = merge(table[path[-1]], value)
+            self._merge_origins(path, value, origin)
+            return
         table[path[-1]] = value
         for known in [known for known in self.origins if known[: len(path)] == path]:
             del self.origins[known]
         self.origins[path] = origin
+
+    def _merge_origins(self, path: Path_, value: Any, origin: Origin) -> None:
+        earlier = self.origin(path)
+        for name in value if isinstance(value, Mapping) else ():
+            self.origins[*path, name] = origin
+        if origin not in earlier.split(", "):
+            self.origins[path] = f"{earlier}, {origin}"
 
     def origin(self, path: Path_) -> Origin:
         """Return the origin of the value at a path, or of the nearest table around it."""

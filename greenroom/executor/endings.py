@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import traceback
 from typing import Any
 
@@ -27,7 +28,7 @@ def ending(order: Execute, outcome: Returned | Raised | Stopped, jobs: Jobs) -> 
     decision = decide(job, order.attempt, error)
     after = decision.after
     if after is None and decision.retries and callable(job.backoff):
-        after = own_delay(job, order.attempt, error)
+        after = own_delay(job, order.attempt, error, random.random)
     return Ended(
         **about,
         outcome="raised",

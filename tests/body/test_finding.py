@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -22,6 +23,11 @@ from tests.support import open_engine
 
 FLOW = {"start": "a", "nodes": {"a": {"kind": "choice"}}, "edges": []}
 START = 1_700_000_000.0
+
+
+def moment(seconds: float) -> datetime:
+    """The same time as an aware datetime."""
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def make_jobs() -> Jobs:
@@ -190,6 +196,13 @@ async def some_runs(engine: Engine) -> dict[str, str]:
         ({"error": "o"}, "cb"),
         ({"error": "%"}, ""),
         ({"since": START + 10}, "dcb"),
+        (
+            {
+                "since": datetime.fromtimestamp(START + 10, UTC),
+                "until": datetime.fromtimestamp(START + 20, UTC),
+            },
+            "b",
+        ),
         ({"until": START + 10}, "a"),
         ({"since": START + 10, "until": START + 20}, "b"),
         ({"since": START + 10, "until": START + 10}, ""),
@@ -213,10 +226,11 @@ async def test_list_runs_returns_the_runs_that_match_all_filters(filters, expect
         ({"job": 7}, r"job must be a string \(got 7\)"),
         ({"flow": "a\0"}, "flow must not contain NUL"),
         ({"error": ""}, "error must not be empty"),
-        ({"since": "yesterday"}, r'since must be a time in Unix seconds \(got "yesterday"\)'),
+        ({"since": "yesterday"}, r'since must be a time in Unix seconds.* \(got "yesterday"\)'),
         ({"since": float("nan")}, "since must be a time in Unix seconds"),
         ({"until": float("inf")}, "until must be a time in Unix seconds"),
         ({"until": True}, "until must be a time in Unix seconds"),
+        ({"until": datetime(2026, 1, 1)}, r"until must have a time zone \(got 2026-01-01T00:00:00\)"),
         ({"since": 20, "until": 10}, r"since must not be later than until \(got 20 and 10\)"),
     ],
     ids=str,

@@ -93,6 +93,8 @@ def _is_argument(param: click.Parameter) -> bool:
 def _option(option: click.Option) -> tuple[str, str]:
     value = "" if option.is_flag else f" {option.make_metavar(click.Context(click.Command('x')))}"
     spellings = ", ".join(f"`{name}{value}`" for name in option.opts)
+    if option.secondary_opts:  # the opposite flag, as in `--paused / --active`
+        spellings += " / " + ", ".join(f"`{name}`" for name in option.secondary_opts)
     help = option.help or ""
     if option.show_default and option.default not in (None, False):
         help += f" Default: `{option.default}`."

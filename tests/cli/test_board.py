@@ -175,6 +175,25 @@ def test_events_about_executors_are_lines(shown: ShownBoard):
     ]
 
 
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"priority": 5}, "priority 5, by ann"),
+        ({"params": {"a": 1}}, 'new parameters {"a": 1}, by ann'),
+        ({"params": None}, "new parameters null, by ann"),
+        ({"place": 7}, "place 7 in lane main"),
+        ({"waiting_for": "handle", "front": True}, "waits for handle, before the others"),
+        ({"detached": True}, "executes without a slot"),
+        ({"interactive": True, "streaming": False}, "accepts messages, no longer streams"),
+        ({"compacting": True}, "compacts"),
+        ({"detached": False}, "changed by ann"),
+    ],
+)
+def test_a_line_says_what_a_run_has_changed(change: dict[str, Any], text: str):
+    event = RunChanged(seq=1, at=NOW, by="ann", run="run-a", handle="a", lane="main", **change)
+    assert line(event).partition("  ")[2] == f"a run-a  {text}"
+
+
 def test_events_about_nodes_are_lines():
     base: dict[str, Any] = {"seq": 1, "at": NOW, "by": "engine"}
     assert [

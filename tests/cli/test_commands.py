@@ -343,6 +343,22 @@ def test_limits_are_set_and_listed():
     greenroom("lanes", "set", "images", "none")
     assert {lane["lane"]: lane["limit"] for lane in all_json("lanes", "list")}["images"] is None
     assert "use an integer, or none" in refusal("lanes", "set", "images", "many", code=2)
+    rules = as_json("lanes", "rules", "ruled", "--age", "10m", "--priority", 3, "--weight", "gold=3")["rules"]
+    assert rules == {"weights": {"gold": 3}, "age": 600, "priority": 3}
+    assert said("lanes", "rules", "ruled", "--age", "60", "--priority", "none", "--weight", "none") == (
+        "ruled: no rules."
+    )
+    rated = ("lanes", "rules", "ruled", "--rate", "5/s")
+    assert as_json(*rated, "--burst", 3, "--rate-per", "key")["rules"] == {
+        "rate": "5/s",
+        "burst": 3,
+        "rate_per": "key",
+    }
+    assert as_json(*rated, "--burst", "none", "--rate-per", "none")["rules"] == {"rate": "5/s"}
+    assert "burst" in refusal(*rated, "--burst", 0)
+    greenroom("lanes", "rules", "ruled", "--rate", "none")
+    assert "use seconds, 10m, 1h, or none" in refusal("lanes", "rules", "ruled", "--age", "soon", code=2)
+    assert "use an integer, or none" in refusal("lanes", "rules", "ruled", "--priority", "high", code=2)
 
 
 def test_a_lane_is_cleared_and_reset(handle: str):

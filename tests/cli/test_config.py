@@ -119,6 +119,43 @@ def test_lanes_and_retention_can_be_written_in_each_way():
     assert engine.keep_runs == Keep(5)
 
 
+def test_a_limit_in_a_variable_or_a_flag_leaves_rules_and_other_lanes_as_in_the_file():
+    file = "[engine.lanes]\nmail = 1\n[engine.lanes.images]\nlimit = 2\nfair_by = 'tenant'\nage = '10m'\n"
+    flag = Flag("--lane", "engine.lanes", " images =7,video=none")
+    read = configured(file, (flag,), GREENROOM_LANES="images=5,mail=4")
+    assert read.config.engine.lanes == {
+        "mail": 4,
+        "images": {"limit": 7, "fair_by": "tenant", "age": 600.0},
+        "video": None,
+    }
+    assert read.written.origin(("engine", "lanes", "mail")) == "GREENROOM_LANES"
+    assert read.written.origin(("engine", "lanes")) == "greenroom.toml:1, GREENROOM_LANES, --lane"
+
+
+def test_lanes_can_be_written_as_json_in_the_variable():
+    rules = '{"images": {"age": "2m", "priority": 3}, "mail": "none"}'
+    lanes = configured(
+        "[engine]\nlanes = { images = { limit = 2, age = 9 } }", GREENROOM_LANES=rules
+    ).config.engine.lanes
+    assert lanes == {"images": {"limit": 2, "age": 120.0, "priority": 3}, "mail": None}
+    assert configured(GREENROOM_LANES=rules).config.engine.lanes["images"] == {"age": 120.0, "priority": 3}
+    (wrong,) = mistakes("", GREENROOM_LANES='{"images": ')
+    assert wrong.startswith("GREENROOM_LANES: engine.lanes must be a table of limits, as in")
+
+
+@pytest.mark.parametrize(
+    ("file", "variable", "expected"),
+    [
+        ("lanes = 3", "images=2", "greenroom.toml:2"),
+        ("lanes = { mail = 1 }", "images=many", "GREENROOM_LANES: engine.lanes.images"),
+        ("lanes = { mail = -1 }", "images=2", "greenroom.toml:2"),
+    ],
+)
+def test_an_error_in_merged_lanes_names_its_source(file: str, variable: str, expected: str):
+    (wrong,) = mistakes(f"[engine]\n{file}", GREENROOM_LANES=variable)
+    assert wrong.startswith(expected), wrong
+
+
 def test_times_of_schedules_are_durations():
     text = """
         [schedules.nightly]
@@ -170,6 +207,41 @@ def test_config_check_checks_schedules_against_the_jobs(tmp_path: Path):
     assert 'greenroom.toml:3: schedules.nightly is not valid: job "reprot" not found' in refused.stderr
     Path("greenroom.toml").write_text(f"{begin}job = 'report'\nparams = {{ team = 'sales' }}\n")
     assert "schedules = {'nightly': {'every': '1d', 'job': 'report'" in check().stdout
+
+
+def test_config_check_checks_what_schedules_submit(tmp_path: Path):
+    tmp_path.joinpath("app.py").write_text(
+        "from greenroom import Jobs, Schedule\njobs = Jobs()\n"
+        "@jobs.job('coded', schedule=Schedule(every=60, notify='http://10.0.0.1/'))\n"
+        "async def coded(run): ...\n"
+    )
+    big = "x" * 2000
+    Path("greenroom.toml").write_text(
+        "[engine]\njobs = 'app:jobs'\nmax_value_bytes = 1000\n"
+        "[schedules.large]\njob = 'flow'\nevery = 60\n"
+        f"params = {{ flow = 'order', params = {{ text = '{big}' }} }}\n"
+        "[schedules.hook]\njob = 'coded'\nevery = 60\nnotify = 'https://example.org/'\n"
+        "[schedules.labels]\njob = 'flow'\nevery = 60\nneeds = ['gpu']\nparams = { flow = 'order' }\n"
+    )
+    result = check()
+    assert result.exit_code == 2
+    found = result.stderr.splitlines()
+    assert len(found) == 5, found
+    assert 'engine.jobs is not valid: schedule "coded": notify: url "http://10.0.0.1/"' in found[1]
+    assert "schedules.large is not valid: params" in found[2]
+    assert "schedules.hook is not valid: notify requires a secret" in found[3]
+    assert "schedules.labels is not valid: needs must be empty for a flow" in found[4]
+
+
+def test_config_check_checks_schedules_of_a_server_without_jobs():
+    Path("greenroom.toml").write_text("[schedules.s]\njob = 'report'\nevery = 60\n")
+    result = check()
+    assert result.exit_code == 2
+    assert 'schedules.s is not valid: job "report" not found; registered jobs: none' in result.stderr
+    Path("greenroom.toml").write_text(
+        "[schedules.s]\njob = 'flow'\nevery = 60\nparams = { flow = 'order' }\n"
+    )
+    assert check().exit_code == 0
 
 
 def test_switches_are_written_as_true_or_false():

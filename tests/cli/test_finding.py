@@ -125,6 +125,8 @@ def test_many_runs_are_submitted_again(handle: str):
     assert said("rerun", *mine, "--dry-run") == "2 runs would be submitted again."
     for _ in range(2):
         assert as_json("retry", *mine, "--request-id", f"{handle}-r")["done"] == 1
+    told = said("retry", *mine, "--request-id", f"{handle}-r")
+    assert told == f"1 run submitted again, each once for request id '{handle}-r'."
     found = all_json("runs", "--tag", f"of={handle}", "--job", "fails")
     assert [run["id"] for run in found][1:] == [failed]
     assert said("rerun", *mine, "--status", "succeeded") == "1 run submitted again."

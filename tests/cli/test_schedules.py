@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from click.testing import Result
 from greenroom import Jobs, Run, Schedule, open_engine
 from greenroom.cli import main
 from greenroom.gateway import GatewayConfig, open_gateway
+from greenroom.protocol.events import ScheduleFired
 from tests.cli.runner import runner
 
 PATIENCE = 60.0
@@ -83,6 +85,36 @@ async def test_a_schedule_is_paused_resumed_triggered_and_deleted():
         assert run["joined"] is False
         assert (await greenroom("delete", "tick", *at)).stdout == "tick is deleted.\n"
         assert 'schedule "tick" not found' in (await greenroom("show", "tick", *at, code=1)).stderr
+
+
+async def test_a_refused_firing_is_shown_with_its_reason():
+    passed = 0.0
+    jobs = Jobs()
+
+    @jobs.job("waits")
+    async def waits(run: Run) -> None:
+        await trio.sleep_forever()
+
+    with trio.fail_after(PATIENCE):
+        async with (
+            open_engine(jobs, "memory:", clock=lambda: time.time() + passed, shutdown_timeout=0) as engine,
+            open_gateway(engine, GatewayConfig(port=0)) as gateway,
+        ):
+            ticket = await engine.submit("waits", handle="busy")
+            await engine.schedules.put("tick", job="waits", handle="busy", every=3600)
+            begun = (await engine.snapshot()).seq
+            passed = 3601.0
+            await engine.schedules.put("other", job="waits", every=3600)  # the actor looks at the clock
+            async for event in engine.events(after=begun):
+                if isinstance(event, ScheduleFired):
+                    break
+            other, tick = (await greenroom("list", "--url", gateway.url)).stdout.splitlines()[1:]
+            assert tick.split()[-1] == "refused"
+            assert "refused" not in other
+            shown = (await greenroom("show", "tick", "--url", gateway.url)).stdout
+            assert f'handle "busy" is taken by run {ticket.id}' in shown
+            assert "last error" in shown
+            await engine.cancel(ticket.id)
 
 
 async def test_what_is_wrong_is_named():

@@ -157,7 +157,7 @@ async def test_runs_are_found_by_tags_and_handled_many_at_once():
             tagged: ids(await client.listRuns({ tags })),
             both: ids(await client.listRuns({ tags: { ...tags, some_name: "2" }, job: "add" })),
             failed: ids(await client.listRuns({ error: "None", since: begun })),
-            none: ids(await client.listRuns({ until: begun })),
+            none: ids(await client.listRuns({ until: new Date(begun * 1000) })),
             tags: client.state.runs.get(tickets[0].id).tags,
             counted: await client.rerunMany({ tags, dryRun: true }),
             done: [1, 2].map(() => client.rerunMany({ tags, requestId: "r" })),

@@ -321,6 +321,8 @@ async def test_rules_that_change_apply_to_the_runs_that_wait(autojump_clock, sta
     ("rules", "error"),
     [
         ({"rat": "1/s"}, 'rules of lane "x" do not include "rat": did you mean "rate"?'),
+        ({"age": -1}, 'age of lane "x" must be a number of seconds above 0, or none (got -1)'),
+        ({"age": "10m"}, 'age of lane "x" must be a number of seconds above 0, or none (got "10m")'),
         ({"rate": "fast"}, 'rate of lane "x" must be a count per s, min, h or day'),
         ({"rate": "0/s"}, "to let nothing start, pause the lane"),
         ({"burst": 2}, "require a rate"),
@@ -331,7 +333,7 @@ async def test_rules_that_change_apply_to_the_runs_that_wait(autojump_clock, sta
         ({"weights": {"a": 0}}, "at least 1"),
         ({"weights": 3}, "must be a table"),
         ({"limit_per_key": 0}, "must be at least 1"),
-        ({"age": 0}, "must be more than 0 seconds, or none"),
+        ({"age": 0}, "must be a number of seconds above 0, or none"),
         ({"priority": 200}, "must be an integer between -100 and 100"),
     ],
 )
@@ -346,6 +348,12 @@ async def test_bad_rules_are_refused_and_change_nothing(autojump_clock, starts, 
         async with open_engine(starts.jobs, lanes={"x": {"limit": 1, **rules}}):
             pytest.fail("it is open")
     assert error in str(caught.value)
+
+
+async def test_a_limit_among_rules_is_refused_with_the_call_that_sets_it(autojump_clock, starts):
+    async with open_engine(starts.jobs) as engine:
+        with pytest.raises(Invalid, match='limit of lane "x" is not a rule: set it with set_concurrency'):
+            await engine.set_lane("x", limit=3)
 
 
 @pytest.mark.parametrize("key", ["", 7, "a" * 300])

@@ -282,9 +282,10 @@ async def test_the_query_gives_the_filters_of_a_list(home):
     for query, message in (
         ("tag=n", "tag must be NAME=VALUE"),
         ("tag=n=1&tag=n=2", "has two values"),
-        ("tag==1", "tags: name must not be empty"),
+        ("tag==1", "tag: name must not be empty"),
         ("tags=n", "repeat tag=NAME=VALUE"),
-        ("since=yesterday", "since: expected number"),
+        ("since=yesterday", 'since must be a time in Unix seconds (got "yesterday")'),
+        ("until=2h", 'until must be a time in Unix seconds (got "2h")'),
         ("since=null", "since must be a number"),
         ("since=2&until=1", "since must not be later"),
         ("error=", "error must not be empty"),

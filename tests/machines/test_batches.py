@@ -155,7 +155,8 @@ def brief(outcome: Any) -> Any:
     if isinstance(outcome, Accepted):
         return outcome.run, outcome.joined
     assert isinstance(outcome, GreenroomError), outcome
-    return type(outcome).__name__, outcome.message
+    # Only the refusal of a run on its own offers "coalesce", which a batch does not have.
+    return type(outcome).__name__, outcome.message.replace(', "join" or "coalesce"', ' or "join"')
 
 
 def refuses(outcome: Any) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from greenroom.actors.messages import OnConflict, Submission
 from greenroom.actors.scheduling.handles import ADMIT, Coalesce, Handles, Join, Refuse, Wait
 
-from .making import job, submission
+from .making import Special, job, submission
 
 
 def test_a_free_handle_admits_a_run_whatever_its_on_conflict() -> None:
@@ -28,6 +29,21 @@ def test_a_second_run_is_refused_with_the_active_one() -> None:
     assert refused.about is first
     assert refused.error.details == {"active_run": first.id}
     assert handles.admitted("alice") is first
+
+
+def test_a_refusal_offers_coalesce_only_where_it_is_accepted() -> None:
+    handles = Handles()
+    handles.decide(submission(), "reject")
+    child = submission(parent="r1", ancestors=("alice",))
+    flow = submission(job=attrs.evolve(job(), special=Special()))
+    for refused, offers in (
+        (handles.decide(submission(), "reject"), '"replace", "join" or "coalesce"'),
+        (handles.decide(submission(), "reject", in_batch=True), '"replace" or "join"'),
+        (handles.decide(child, "reject"), '"replace" or "join"'),
+        (handles.decide(flow, "reject"), '"replace" or "join"'),
+    ):
+        assert isinstance(refused, Refuse)
+        assert refused.error.message.endswith(f'on_conflict "queue", {offers}')
 
 
 def test_other_handles_are_not_affected() -> None:

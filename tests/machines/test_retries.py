@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from greenroom import Fail, Jobs, Retry
 from greenroom.actors.jobs import Job, announced_job
-from greenroom.actors.run.retries import decide, delay
+from greenroom.actors.run.retries import decide, delay, own_delay
 from greenroom.errors import Invalid
 from greenroom.protocol.executors import JobTerms
 from tests.machines.driving import Driver
@@ -153,6 +155,13 @@ def test_the_default_backoff_doubles_up_to_a_minute_and_is_shortened_by_up_to_ha
 def test_the_backoff_that_an_executor_announces_is_that_of_its_job() -> None:
     assert delay(announced_job(JobTerms(name="work", backoff=7.0)), 2, WRONG, lambda: 1.0) == 7
     assert delay(announced_job(JobTerms(name="work")), 2, WRONG, lambda: 1.0) == 2
+
+
+@pytest.mark.parametrize("backoff", [lambda attempt: 1 / 0, lambda attempt: math.inf])
+def test_the_default_that_replaces_a_failed_backoff_has_jitter(backoff: Callable[[int], float]) -> None:
+    work = job(backoff=backoff)
+    assert [delay(work, n, WRONG, lambda: 0.0) for n in (1, 2, 9)] == [0.5, 1, 30]
+    assert own_delay(work, 2, WRONG, lambda: 1.0) == 2
 
 
 def test_the_event_of_a_retry_names_the_error_and_the_delay() -> None:

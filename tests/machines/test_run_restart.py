@@ -83,6 +83,12 @@ def test_a_body_with_side_effects_is_never_repeated() -> None:
     assert run.supervisor() == [Leave("r"), Ended("r", False), Recovered()]
 
 
+def test_a_body_that_waited_is_not_repeated_either_and_the_error_says_that_it_waited() -> None:
+    record = recovered(record_of(Status.SUSPENDED, waiting_for="time")).record
+    assert (record.status, record.reason) == (Status.FAILED, "crashed")
+    assert record.error == "the process ended while the run waited in its body"
+
+
 def test_a_run_whose_last_attempt_executed_has_failed() -> None:
     assert recovered(record_of(Status.RUNNING, "retry", attempt=2), "retry").status is Status.FAILED
 

@@ -192,6 +192,10 @@ def test_the_last_due_times_of_many_years_are_found_without_visiting_the_others(
     [
         ("1" * 5000 + " * * * *", "UTC", "it has 5,008 characters"),
         ("61 * * * *", "UTC", 'cron "61 * * * *" is not valid: bad minute'),
+        ("0 0 30 2 *", "UTC", 'cron "0 0 30 2 *" is never due: no month that it names has such a day'),
+        ("0 0 31 4,6 *", "UTC", "is never due"),
+        ("0 0 32 2 *", "UTC", "is not valid: bad day"),
+        ("61 0 30 2 *", "UTC", "is not valid: bad minute"),
         ("0 3 * * * *", "UTC", "cron must have five fields"),
         ("@daily", "UTC", "cron must have five fields"),
         (5, "UTC", "cron must have five fields"),

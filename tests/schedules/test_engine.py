@@ -8,6 +8,7 @@ import trio
 
 from greenroom import Conflict, Invalid, Jobs, NotFound, Run, Schedule
 from greenroom.actors.schedules.configured import continued
+from greenroom.errors import TooLarge
 from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.events import ScheduleChanged, ScheduleFired, ScheduleMissed
@@ -207,6 +208,7 @@ async def test_a_firing_that_is_refused_is_an_event(autojump_clock, wall):
         assert "alice" in events[1].error
         record = await engine.schedules.get("tick")
         assert (record.last_run, wall.passed(record.last_fired)) == (None, 20)
+        assert record.last_error == events[1].error
         for run in (await engine.snapshot()).runs:
             await engine.cancel(run)
 
@@ -462,6 +464,46 @@ async def test_a_bad_schedule_of_the_configuration_is_refused_with_its_name(
                 {"good": {"job": "quick", "every": 5}, "a": {"job": "quick", "every": 5}}
             )
         assert [it.name for it in await engine.schedules.list()] == ["a"]
+
+
+FLOW = {"job": "flow", "params": {"flow": "order"}}
+
+
+@pytest.mark.parametrize(
+    ("table", "complaint"),
+    [
+        ({"params": {"text": "x" * 2000}}, "params: too large: 2011 bytes"),
+        ({"notify": "https://example.org/"}, "notify requires a secret .* set webhook_secret"),
+        ({"notify": "http://10.0.0.1/"}, 'url "http://10.0.0.1/" is not called'),
+        ({"notify": "nonsense"}, 'url "nonsense"'),
+        (FLOW | {"needs": ["gpu"]}, "needs must be empty for a flow"),
+        (FLOW | {"on_conflict": "coalesce"}, 'on_conflict must not be "coalesce" for a flow'),
+        (FLOW | {"params": {"flow": "order", "version": "x"}}, 'parameters of job "flow"'),
+    ],
+)
+async def test_every_way_to_a_schedule_checks_its_submission(autojump_clock, wall, table, complaint):
+    table = {"job": "quick", "every": 5} | table
+    named = rf'^schedule "s": .*({complaint})'
+    with pytest.raises(Invalid, match=named):
+        async with opened(wall, schedules={"s": table}, max_value_bytes=1000):
+            pass
+    async with opened(wall, max_value_bytes=1000) as engine:
+        with pytest.raises(Invalid, match=named):
+            await engine.schedules.configure({"s": table})
+        with pytest.raises((Invalid, TooLarge), match=complaint):
+            await engine.schedules.put("s", **table)
+        assert await engine.schedules.list() == []
+    if table["job"] != "flow" and table.get("notify") != "nonsense":
+        options = {name: value for name, value in table.items() if name != "job"}
+        with pytest.raises(Invalid, match=rf'^schedule "quick": .*({complaint})'):
+            async with opened(wall, declaring(quick=options), max_value_bytes=1000):
+                pass
+
+
+async def test_the_lane_of_a_schedule_is_stored_by_its_name(autojump_clock, wall):
+    async with opened(wall) as engine:
+        put = await engine.schedules.put("s", job="quick", every=60, lane=" slow ")
+        assert put.options == {"lane": "slow"}
 
 
 def test_the_next_leader_keeps_the_schedules_of_the_configuration():

@@ -18,7 +18,7 @@ from greenroom.actors.schedules.messages import (
     StoreIsBack,
     TellWhenResumed,
 )
-from greenroom.protocol.errors import Conflict, Draining, NotFound, QueueFull, Unavailable
+from greenroom.protocol.errors import Conflict, Draining, Invalid, NotFound, QueueFull, Unavailable
 from greenroom.protocol.events import ScheduleChanged, ScheduleFired, ScheduleMissed
 
 from .making import BEGAN, definition, record
@@ -103,6 +103,38 @@ def test_a_firing_that_creates_no_run_is_committed_with_the_advance(message, fie
     assert stored.decided_until == BEGAN + 100
     assert stored.next == event.next == (BEGAN + 200, BEGAN + 300, BEGAN + 400)
     assert stored.last_run == fields.get("run")
+    assert stored.last_error == fields.get("error")
+
+
+def test_a_refusal_is_logged_until_its_reason_changes_or_a_firing_is_accepted(caplog):
+    driver = Driver(record())
+
+    def fire(at, *outcomes):
+        for outcome in outcomes:
+            driver.turn(at)
+            driver.turn(at, outcome)
+            at += 100
+
+    bad, worse = ended(error=Invalid("bad params: fix them")), ended(error=Invalid("worse"))
+    busy = [ended(error=Conflict(f"handle is taken by run r{n}")) for n in range(2)]
+    fire(100, bad, bad, worse, *busy, ended("r2", joined=True), busy[0])
+    logged = [record.getMessage() for record in caplog.records]
+    texts = ["bad params: fix them", "worse", "run r0", "run r0"]
+    assert len(logged) == len(texts)
+    for message, text in zip(logged, texts, strict=True):
+        assert message.startswith("schedule 'tick' has submitted no run")
+        assert text in message
+    fire(800, ended(error=Unavailable("down")))
+    assert len(caplog.records) == len(texts)
+
+
+def test_the_last_error_goes_with_the_next_accepted_firing():
+    driver = Driver(record())
+    driver.turn(100)
+    driver.turn(101, ended(error=Invalid("bad")))
+    driver.turn(200)
+    driver.turn(201, ended("r1", joined=True))
+    assert [change.memos[0].last_error for change in driver.changes] == ["bad", None]
 
 
 def test_changes_wait_for_the_end_of_a_firing():

@@ -92,6 +92,8 @@ class ScheduleRules:
             self._wrong(event, f"it was not due before {schedule.starts_at(due)}")
         if (event.run is None) == (event.refused is None):
             self._wrong(event, "it has either a run or an error")
+        if (event.refused is None) != (event.error is None):
+            self._wrong(event, "a refusal has a reason, and only a refusal has one")
         if event.refused in ("draining", "unavailable"):
             self._wrong(event, "it must fire later")
         self._advance(
@@ -102,6 +104,7 @@ class ScheduleRules:
                 next=event.next,
                 last_fired=event.at_planned,
                 last_run=event.run,
+                last_error=event.error,
             ),
         )
 
