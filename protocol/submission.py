@@ -183,8 +183,8 @@ class SubmitOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             self.check_trace()
 
     def check_trace(self) -> None:
-        """Raise `Invalid` for what is no text: it does not come from a foreign header, but from an error of the
-        caller, who would otherwise miss the trace. The text itself can be anything."""
+        """Raise `Invalid` for what is no text: it does not come from a foreign header, but from an error of
+        the caller, who would otherwise miss the trace. The text itself can be anything."""
         for name in TRACE:
             value = getattr(self, name)
             if not isinstance(value, str | None):

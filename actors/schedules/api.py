@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
+import trio
 
 from ...persistence.store import Memo
 from ...protocol.errors import Invalid
@@ -15,6 +16,7 @@ from ...protocol.jobs import AnyJob
 from ...protocol.names import check_name
 from ...protocol.schedules import (
     Missed,
+    ScheduleDefinition,
     ScheduleRecord,
     check_schedule,
     define,
@@ -28,7 +30,7 @@ from ..engine.ticket import Ticket
 from ..journal.change import Change
 from ..journal.journal import Journal
 from .actor import submission_of
-from .configured import Tables, configured
+from .configured import Tables, check_tables, configured, portions
 from .decisions import check_times
 from .machine import refuse_declared, unknown
 from .messages import Delete, Put, SetPaused
@@ -113,7 +115,11 @@ class Schedules:
         """Change the schedules of the configuration: put those in `tables`, as in `open_engine`, and delete
         those that are no longer in it. Raises `Invalid`, and `Conflict` for one that is declared in code;
         then nothing has changed."""
-        definitions = {definition.name: definition for definition in configured(tables, self._entry.jobs)}
+        check_tables(tables)
+        definitions: dict[str, ScheduleDefinition] = {}
+        for portion in portions(tables):
+            definitions |= {it.name: it for it in configured(portion, self._entry.jobs)}
+            await trio.lowlevel.checkpoint()
         records = await self.list()
         for record in records:
             if record.source == "code" and record.name in definitions:

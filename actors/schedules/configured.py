@@ -5,7 +5,8 @@ A table has no `paused`: operators pause and resume schedules, and that survives
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from ...protocol.errors import GreenroomError, Invalid
@@ -16,7 +17,7 @@ from ...protocol.suggestions import suggestion
 from ...protocol.values import shown
 from ..jobs import Jobs, scheduled
 from .declaration import TIMES, Schedule
-from .machine import Declared
+from .machine import MAX_SCHEDULES, Declared
 from .messages import Source
 
 Tables = Mapping[str, Mapping[str, Any]]
@@ -24,11 +25,12 @@ Tables = Mapping[str, Mapping[str, Any]]
 ARGUMENTS = ("job", "handle", "params", *TIMES, *ScheduleKeywords.__annotations__)
 """The keys of a table."""
 
+_PORTION = 100
+
 
 def configured(tables: Tables, jobs: Jobs) -> list[ScheduleDefinition]:
     """Return the schedules of the configuration, with their parameters checked. Raises `Invalid`."""
-    if not isinstance(tables, Mapping):
-        raise Invalid(f"schedules must be a table for each schedule, by its name (got {shown(tables)})")
+    check_tables(tables)
     definitions: list[ScheduleDefinition] = []
     for name, table in tables.items():
         try:
@@ -38,6 +40,14 @@ def configured(tables: Tables, jobs: Jobs) -> list[ScheduleDefinition]:
             raise Invalid(f"schedule {shown(name)}: {error.message}", **error.details) from None
         definitions.append(definition)
     return definitions
+
+
+def check_tables(tables: Tables) -> None:
+    """Raise `Invalid` for what is no mapping, and for more schedules than an engine can have."""
+    if not isinstance(tables, Mapping):
+        raise Invalid(f"schedules must be a table for each schedule, by its name (got {shown(tables)})")
+    if len(tables) > MAX_SCHEDULES:
+        raise Invalid(f"schedules must have at most {MAX_SCHEDULES:,} tables (got {len(tables):,})")
 
 
 def all_declared(
@@ -88,3 +98,10 @@ def read_schedule(name: str, table: Mapping[str, Any]) -> tuple[str, Schedule]:
     if job == FLOW and not isinstance(schedule.params, Mapping):
         raise Invalid('params are required for a flow, as in { flow = "order", version = 0, params = {} }')
     return job, schedule
+
+
+def portions(tables: Tables) -> Iterator[Tables]:
+    """Parts of a configuration, each of which is checked in a few milliseconds."""
+    items = iter(tables.items())
+    while portion := dict(islice(items, _PORTION)):
+        yield portion

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from ..actors.engine.retention import Keep
-from ..actors.schedules.configured import read_schedule
+from ..actors.schedules.configured import check_tables, read_schedule
 from ..actors.workers.networks import Networks
 from ..persistence.addresses import parse_addresses
 from ..protocol.errors import GreenroomError
@@ -191,6 +191,10 @@ def _read_schedules(value: Any) -> dict[str, dict[str, Any]]:
     """Check a table of schedules. Times can be durations, and `none` is written for no limit."""
     if not isinstance(value, Mapping):
         raise ValueError(f"must be a table for each schedule, as in [schedules.nightly] (got {shown(value)})")
+    try:
+        check_tables(value)
+    except GreenroomError as error:
+        raise ValueError(error.message.removeprefix("schedules ")) from None
     tables: dict[str, dict[str, Any]] = {}
     faults: dict[tuple[str, ...], str] = {}
     for name, table in value.items():

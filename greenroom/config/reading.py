@@ -7,6 +7,7 @@ import importlib
 import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import attrs
@@ -82,11 +83,12 @@ class Flag:
 
 @attrs.frozen
 class Read:
-    """A configuration, the origins of its values, and warnings."""
+    """A configuration, the origins of its values, warnings, and the file that was read, if there was one."""
 
     config: Config
     written: Written
     warnings: tuple[str, ...] = ()
+    file: Path | None = None
 
 
 def read_config(
@@ -112,22 +114,24 @@ def read_config(
     mistakes += wrong
     if config is None or mistakes:
         raise ConfigMistakes(sorted(mistakes, key=_place))
-    return Read(config, written, tuple(_odd_variables(environ)))
+    return Read(config, written, tuple(_odd_variables(environ)), found)
 
 
-def check_together(read: Read) -> Jobs | None:
-    """Check the settings in combination, and whether the files and the jobs exist.
+def check_together(read: Read, jobs: Jobs | None = None) -> Jobs | None:
+    """Check the settings in combination, and whether the files and the jobs exist. For the start of a server,
+    each reload, and `greenroom config check`. A server that reloads passes the jobs that it has loaded.
 
     Returns the jobs, if the configuration has them. Raises `ConfigMistakes`.
     """
     gateway = read.config.gateway
     mistakes: list[Mistake] = []
-    jobs = None
 
     def wrong(section: str, name: str, text: str) -> None:
         mistakes.append(Mistake(read.written.origin((section, name)), f"{section}.{name}", text))
 
-    if read.config.engine.jobs is not None:
+    if jobs is not None:
+        _check_schedules(read.config.schedules, jobs, wrong)
+    elif read.config.engine.jobs is not None:
         try:
             jobs = load_named(read.config.engine.jobs, Jobs)
             jobs.import_path = read.config.engine.jobs
