@@ -31,7 +31,8 @@ _NONE = "none"
 
 @attrs.frozen
 class Kind:
-    """`read` checks a TOML value; `from_text` converts the text of a variable to one."""
+    """`read` checks a TOML value; `from_text` converts the text of a variable to one. Both can raise
+    `ValueError`."""
 
     read: Callable[[Any], Any]
     from_text: Callable[[str], Any] = str
@@ -215,11 +216,23 @@ def _read_schedules(value: Any) -> dict[str, dict[str, Any]]:
 
 
 def _json(text: str) -> Any:
-    """Return the value of a JSON text; if it is none, the text itself, which the kind then refuses."""
+    """Return the value of a JSON text. Raises `ValueError`, also for an object that has a key twice."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+        return json.loads(text, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        place = f"{error.msg} in line {error.lineno}, column {error.colno}"
+    except RecursionError:
+        place = "it is nested too deeply"
+    raise ValueError(f"must be JSON, and is not valid: {place}")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"must have each key once (got {shown(twice)} twice)")
+    return found
 
 
 def _read_timeout(value: Any) -> float:

@@ -107,7 +107,10 @@ def read_config(
         except Unreadable as error:
             mistakes.append(Mistake("", "", str(error)))
     for path, text, variable in variables(VARIABLES, environ):
-        written.put(path, SETTINGS[path].from_text(text), variable)
+        try:
+            written.put(path, SETTINGS[path].from_text(text), variable)
+        except ValueError as error:
+            mistakes.append(Mistake(variable, ".".join(path), str(error)))
     for flag in flags:
         written.put(tuple(flag.setting.split(".")), flag.value, flag.name)
     config, wrong = _structure(written)
