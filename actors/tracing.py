@@ -49,6 +49,9 @@ _traced: ContextVar[bool] = ContextVar("greenroom_traced", default=True)
 _failed = False
 """Whether OpenTelemetry has raised: only the first exception is logged."""
 
+_has_provider = True
+"""False after OpenTelemetry could not load its provider: each further attempt would log a traceback."""
+
 
 def _contained(call: Callable[P, T]) -> Callable[P, T | None]:
     """Let a function that calls OpenTelemetry return `None` where OpenTelemetry raises."""
@@ -227,8 +230,17 @@ def _load() -> ModuleType | None:
 
 
 def _tracer(api: ModuleType) -> Tracer:
-    tracer: Tracer = _tracer_of(api.get_tracer_provider())
-    return tracer
+    global _has_provider
+    provider = _provider(api) if _has_provider else None
+    if provider is None:
+        _has_provider = False
+        return cast("Tracer", api.NoOpTracerProvider().get_tracer("greenroom"))
+    return cast("Tracer", _tracer_of(provider))
+
+
+@_contained
+def _provider(api: ModuleType) -> Any:
+    return api.get_tracer_provider()
 
 
 @cache

@@ -116,6 +116,7 @@ FAILURES = [
 @pytest.fixture(autouse=True)
 def _nothing_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "_failed", False)
+    monkeypatch.setattr(tracing, "_has_provider", True)
 
 
 @pytest.mark.parametrize("failure", FAILURES)
@@ -179,6 +180,7 @@ trio.run(main)
         timeout=60,
     )
     assert ended.stdout.split() == ["done", "done"], ended.stderr
+    assert ended.stderr.count("Failed to load configured provider") == 1
 
 
 @pytest.mark.parametrize("job", [look, look_in_thread, look_in_asyncio])
