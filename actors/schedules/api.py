@@ -30,7 +30,7 @@ from ..engine.ticket import Ticket
 from ..journal.change import Change
 from ..journal.journal import Journal
 from .actor import submission_of
-from .configured import Tables, check_tables, configured, portions
+from .configured import PORTION, Tables, check_tables, configured, portions
 from .decisions import check_times
 from .machine import refuse_declared, unknown
 from .messages import Delete, Put, SetPaused
@@ -124,12 +124,18 @@ class Schedules:
         for record in records:
             if record.source == "code" and record.name in definitions:
                 refuse_declared(record, "config", "remove one of them")
-        for definition in definitions.values():
-            put = Put(definition, self._ids(), None, by, Reply(), source="config")
-            await self._entry.ask(put, self._actor)
-        for record in records:
-            if record.source == "config" and record.name not in definitions:
-                await self._entry.ask(Delete(record.name, by, Reply(), source="config"), self._actor)
+        check_name("by", by)
+        messages: list[Put | Delete] = [
+            Put(definition, self._ids(), None, by, Reply(), source="config")
+            for definition in definitions.values()
+        ]
+        messages += [
+            Delete(record.name, by, Reply(), source="config")
+            for record in records
+            if record.source == "config" and record.name not in definitions
+        ]
+        for start in range(0, len(messages), PORTION):
+            await self._entry.ask_all(messages[start : start + PORTION], self._actor)
 
     async def list(self) -> Sequence[ScheduleRecord]:
         """All schedules, in the order of their names."""

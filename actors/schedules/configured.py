@@ -25,7 +25,8 @@ Tables = Mapping[str, Mapping[str, Any]]
 ARGUMENTS = ("job", "handle", "params", *TIMES, *ScheduleKeywords.__annotations__)
 """The keys of a table."""
 
-_PORTION = 100
+PORTION = 100
+"""How many schedules are checked, and how many are changed, before other tasks have their turn."""
 
 
 def configured(tables: Tables, jobs: Jobs) -> list[ScheduleDefinition]:
@@ -103,5 +104,5 @@ def read_schedule(name: str, table: Mapping[str, Any]) -> tuple[str, Schedule]:
 def portions(tables: Tables) -> Iterator[Tables]:
     """Parts of a configuration, each of which is checked in a few milliseconds."""
     items = iter(tables.items())
-    while portion := dict(islice(items, _PORTION)):
+    while portion := dict(islice(items, PORTION)):
         yield portion
