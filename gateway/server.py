@@ -160,6 +160,7 @@ class Gateway:
         nursery.start_soon(self._shared.heartbeats.run)
         nursery.start_soon(self._shared.feeds.run)
         nursery.start_soon(self._shared.states.run)
+        nursery.start_soon(self._shared.viewer_states.run)
         nursery.start_soon(self._follow, seq)
         if self._listeners:
             await nursery.start(self._accept)

@@ -25,6 +25,7 @@ from .http.state import States
 from .stream.endings import Endings
 from .stream.feeds import Feeds, Frames, ServerSent
 from .stream.filters import narrowed
+from .stream.receivers import of_snapshot
 from .stream.snapshots import Snapshots
 from .version import SERVER
 from .websocket.heartbeats import Heartbeats
@@ -56,6 +57,7 @@ class Shared:
         self.endings = Endings(engine, self.metrics.observe)
         self.snapshots = Snapshots(engine)
         self.states = States(self.snapshots)
+        self.viewer_states = States(self.snapshots, of_snapshot)
         self.feeds = Feeds(engine.stream, lambda: self.limits.max_batch)
         self.frames = {name: Frames(codec) for name, codec in CODECS.items()}
         self.server_sent = ServerSent(epoch)
@@ -79,6 +81,7 @@ class Shared:
         self.metrics.committed()
         self.snapshots.forget()
         self.states.forget()
+        self.viewer_states.forget()
 
     def welcome(self, caller: Caller) -> Welcome:
         """The first message to a caller."""
@@ -100,7 +103,9 @@ class Shared:
 
     def narrowed(self, filter: Filter | None, caller: Caller | None) -> Filter | None:
         """The filter that a caller requested, narrowed to what its token permits. Raises `Forbidden`."""
-        return narrowed(filter, None if caller is None else caller.scope, self.engine.job_of)
+        if caller is None:
+            return filter
+        return narrowed(filter, caller.scope, self.engine.job_of, sees_receivers=caller.sees_receivers)
 
     async def reach(self, seq: int) -> bool:
         """Wait, but not for long, until this node has the event `seq`: the client can come from a node that
@@ -122,6 +127,13 @@ class Shared:
     def context(self, caller: Caller) -> Context:
         """The context of a command of this caller."""
         if caller.scope is None:
-            return Context(self.engine, self.endings, self.snapshots, caller.name, router=self.router)
+            return Context(
+                self.engine,
+                self.endings,
+                self.snapshots,
+                caller.name,
+                router=self.router,
+                sees_receivers=caller.sees_receivers,
+            )
         limited = LimitedEngine(self.engine, caller.scope)  # it refuses each method that it lacks
         return Context(cast(Engine, limited), self.endings, self.snapshots, caller.name, limited)

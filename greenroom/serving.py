@@ -50,7 +50,7 @@ class Server:
         self._jobs = jobs
         self._accept_store = accept_store
         self._config = read.config
-        self._reloading = Reloading(read.config, reread)
+        self._reloading = Reloading(read, reread, jobs)
         self._stop = trio.Event()
         self._patience = trio.CancelScope()
         self._signal: int | None = None  # the second one, which stops the server immediately

@@ -32,7 +32,7 @@ from .notify import Notify
 
 RatePer = Literal["lane", "key"]
 
-RATE = re.compile(r"(\d{1,9})\s*/\s*(\d{0,9})\s*(s|sec|second|min|minute|h|hour|d|day)")
+RATE = re.compile(r"(\d{1,9})\s*/\s*(\d{0,9})\s*(s|sec|second|min|minute|h|hour|d|day)", re.ASCII)
 _SECONDS = {
     "s": 1,
     "sec": 1,

@@ -21,6 +21,7 @@ from .names import FLOW, check_name, lane_name
 from .notify import Notify, plain_notify, read_notify
 from .records import RunRecord
 from .suggestions import suggestion
+from .tracecontext import trace_context
 from .validation import check_needs, check_seconds, check_tags, check_version
 from .values import shown
 
@@ -73,7 +74,7 @@ class OnceKeywords(CommonKeywords, total=False):
 
     `start_at` (Unix seconds, or an aware datetime) or `delay` makes a delayed run; with `reserve`, it holds
     its handle from the submission on.
-    `traceparent` and `tracestate` are the headers of W3C Trace Context; a value that is not valid is ignored.
+    `traceparent` and `tracestate` are the headers of W3C Trace Context; a text that is not valid is ignored.
     """
 
     request_id: str | None
@@ -178,6 +179,16 @@ class SubmitOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             read_notify("notify", self.notify)
         if self.on_wait is not None and not callable(self.on_wait):
             raise Invalid(f"on_wait must be callable (got {shown(self.on_wait)})")
+        if self.traceparent is not None or self.tracestate is not None:
+            self.check_trace()
+
+    def check_trace(self) -> None:
+        """Raise `Invalid` for what is no text: it does not come from a foreign header, but from an error of
+        the caller, who would otherwise miss the trace. The text itself can be anything."""
+        for name in TRACE:
+            value = getattr(self, name)
+            if not isinstance(value, str | None):
+                raise Invalid(f"{name} must be a string (got {shown(value)})", value=shown(value))
 
 
 def flow_options(
@@ -287,7 +298,10 @@ def to_wire(options: SubmitOptions) -> dict[str, Any]:
         fields["tags"] = dict(options.tags)
     if options.notify is not None:
         fields["notify"] = plain_notify(read_notify("notify", options.notify))
-    fields |= {name: value for name in TRACE if (value := getattr(options, name)) is not None}
+    options.check_trace()
+    trace = trace_context(options.traceparent, options.tracestate)
+    if trace is not None:
+        fields |= trace.headers
     return fields
 
 

@@ -1,6 +1,6 @@
 """W3C Trace Context: the trace of a submission, as in the headers `traceparent` and `tracestate`.
 
-A value that breaks the standard is ignored, as the standard says: tracing must never make a submission fail.
+A text that breaks the standard is ignored, as the standard says: tracing must never make a submission fail.
 """
 
 from __future__ import annotations

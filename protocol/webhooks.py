@@ -23,6 +23,7 @@ GIVE_UP_AFTER = 86_400.0
 _FIRST_PAUSE = 5.0
 _LONGEST_PAUSE = 3600.0
 _SHORTEST_SECRET = 16
+_REMEDY = 'create one with "openssl rand -hex 32"'
 
 TIMESTAMP = "Greenroom-Timestamp"
 SIGNATURE = "Greenroom-Signature"
@@ -83,13 +84,17 @@ def check_secret(secret: object) -> bytes | None:
     """Return the secret as bytes. Raises `Invalid`, without showing it."""
     if secret is None:
         return None
-    if not isinstance(secret, str) or len(secret) < _SHORTEST_SECRET:
-        what = f"{len(secret)} characters" if isinstance(secret, str) else "another type"
+    length = len(secret.strip()) if isinstance(secret, str) else 0
+    if not isinstance(secret, str) or length < _SHORTEST_SECRET:
+        what = f"{length} characters" if isinstance(secret, str) else "another type"
         raise Invalid(
-            f"webhook_secret must be a string of at least {_SHORTEST_SECRET} characters (got {what}): create "
-            'one with "openssl rand -hex 32"'
+            f"webhook_secret must be a string of at least {_SHORTEST_SECRET} characters (got {what}): "
+            f"{_REMEDY}"
         )
-    return secret.encode()
+    try:
+        return secret.encode()
+    except UnicodeEncodeError:
+        raise Invalid(f"webhook_secret must be text in UTF-8: {_REMEDY}") from None
 
 
 def check_webhook_id(id: object, what: str = "webhook_id") -> str:

@@ -120,6 +120,22 @@ class EntryPoint:
         finally:
             self._unanswered.pop(reply, None)
 
+    async def ask_all(self, messages: Sequence[Any], actor: Actor | Address) -> None:
+        """Send messages together, so that one commit can have their changes, and wait for all replies. Raises
+        the first error; the other messages take effect nevertheless."""
+        self.check_open()
+        replies: list[Reply[Any]] = [message.reply for message in messages]
+        for message in messages:
+            actor.tell(message)
+        self._unanswered.update(dict.fromkeys(replies))
+        try:
+            for reply in replies:
+                await reply.get()
+        finally:
+            for reply in replies:
+                reply.done = True  # the caller no longer waits
+                self._unanswered.pop(reply, None)
+
     def check_open(self) -> None:
         """Raise `Unavailable` if the engine has stopped. For reads from the store, which may still answer."""
         if self._closed:

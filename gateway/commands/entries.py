@@ -34,6 +34,8 @@ class Context:
     """The engine for a caller whose token has limits; it refuses what the limits do not permit."""
     router: Router | None = None
     """Of a node of a cluster."""
+    sees_receivers: bool = False
+    """Whether the caller sees the URLs of the receivers of webhooks."""
 
 
 Call = Callable[[Context, Any], Awaitable[Fields | None]]

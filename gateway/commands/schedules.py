@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import cast
 
 from ...protocol import schedule_commands as wire
-from ...protocol.schedules import Missed
+from ...protocol.schedules import Missed, ScheduleRecord
 from ...protocol.submission import ScheduleKeywords, from_wire
 from ..auth.tokens import Role
+from ..stream.receivers import of_schedule
 from .entries import Context, Entry, Fields, Http
+
+
+def _seen(context: Context, schedule: ScheduleRecord) -> ScheduleRecord:
+    return schedule if context.sees_receivers else of_schedule(schedule)
+
+
+def _one(context: Context, schedule: ScheduleRecord) -> Fields:
+    return {"schedule": _seen(context, schedule)}
 
 
 async def _put(context: Context, command: wire.PutSchedule) -> Fields:
@@ -27,23 +36,23 @@ async def _put(context: Context, command: wire.PutSchedule) -> Fields:
         by=context.by,
         **cast(ScheduleKeywords, from_wire(command)),
     )
-    return {"schedule": schedule}
+    return _one(context, schedule)
 
 
 async def _list(context: Context, command: wire.ListSchedules) -> Fields:
-    return {"schedules": await context.engine.schedules.list()}
+    return {"schedules": [_seen(context, schedule) for schedule in await context.engine.schedules.list()]}
 
 
 async def _get(context: Context, command: wire.GetSchedule) -> Fields:
-    return {"schedule": await context.engine.schedules.get(command.name)}
+    return _one(context, await context.engine.schedules.get(command.name))
 
 
 async def _pause(context: Context, command: wire.PauseSchedule) -> Fields:
-    return {"schedule": await context.engine.schedules.pause(command.name, by=context.by)}
+    return _one(context, await context.engine.schedules.pause(command.name, by=context.by))
 
 
 async def _resume(context: Context, command: wire.ResumeSchedule) -> Fields:
-    return {"schedule": await context.engine.schedules.resume(command.name, by=context.by)}
+    return _one(context, await context.engine.schedules.resume(command.name, by=context.by))
 
 
 async def _trigger(context: Context, command: wire.TriggerSchedule) -> Fields:

@@ -134,7 +134,8 @@ async def _history(context: Context, command: wire.History) -> Fields:
 async def _snapshot(context: Context, command: wire.GetSnapshot) -> Fields:
     if context.limited is not None:
         return {"snapshot": View(await context.limited.snapshot())}
-    return {"snapshot": (await context.snapshots.now()).whole}
+    taken = await context.snapshots.now()
+    return {"snapshot": taken.whole if context.sees_receivers else taken.of_viewers}
 
 
 async def _set_params(context: Context, command: wire.SetParams) -> None:

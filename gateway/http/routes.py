@@ -26,6 +26,7 @@ from ..commands.entries import Entry
 from ..commands.table import TABLE
 from ..limits import Rate, check_rate_of_runs
 from ..shared import Shared
+from ..stream.receivers import of_lane
 from ..tasks.calls import TABLE as TASK_CALLS
 from ..tasks.calls import TaskCall
 from ..tasks.input import NewTask, read
@@ -171,8 +172,9 @@ async def _task_call(task: TaskCall, call: Call) -> Response:
 async def _state(entry: Entry, call: Call) -> Response:
     """The snapshot; the encoded bytes are shared by simultaneous requests."""
     _command_in(entry, call)
-    limited = call.shared.context(call.caller).limited
-    states = call.shared.states
+    shared = call.shared
+    limited = shared.context(call.caller).limited
+    states = shared.states if call.caller.sees_receivers else shared.viewer_states
     body = await (states.body() if limited is None else states.encoded(await limited.snapshot()))
     return Response(200, pieces=body.pieces, held=body)
 
@@ -234,7 +236,8 @@ def _is_integer(kind: Any) -> bool:
 
 async def _lane(call: Call) -> Response:
     name = check_name("lane", lane_name(call.names["lane"]))
-    return answer(await call.shared.engine.look(lambda committed: committed.lane(name)))
+    lane = await call.shared.engine.look(lambda committed: committed.lane(name))
+    return answer(lane if call.caller.sees_receivers else of_lane(lane))
 
 
 async def _lanes(call: Call) -> Response:

@@ -7,7 +7,7 @@ slices. Requests that arrive during the encoding share the next snapshot.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import islice
 from typing import Any
 from weakref import WeakSet
@@ -42,10 +42,14 @@ class Body:
 
 
 class States:
-    """Encodes snapshots of the engine, one at a time, and shares the bytes."""
+    """Encodes snapshots of the engine, one at a time, and shares the bytes. `reduced` returns the part of a
+    snapshot that its clients see."""
 
-    def __init__(self, snapshots: Snapshots) -> None:
+    def __init__(
+        self, snapshots: Snapshots, reduced: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot
+    ) -> None:
         self._snapshots = snapshots
+        self._reduced = reduced
         self._asked = Channel()
         self._latest: Body | None = None
         self._held: WeakSet[Body] = WeakSet()
@@ -83,7 +87,7 @@ class States:
         snapshot = (await self._snapshots.now()).snapshot
         if self._latest is not None and self._latest.seq == snapshot.seq:
             return self._latest
-        body = await self.encoded(snapshot)
+        body = await self.encoded(self._reduced(snapshot))
         if self._snapshots.seq == body.seq:
             self._latest = body
         return body

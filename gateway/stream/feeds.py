@@ -21,6 +21,8 @@ from ...actors.journal.stream import Published, Stream
 from ...protocol.codec import JSON, Codec
 from ...protocol.events import Event, Filter, ScheduleFired
 from ..websocket.frames import message_frame
+from .filters import ViewerFilter
+from .receivers import of_event
 
 _MOST_BYTES = 1 << 16
 _REMEMBERED = 8
@@ -137,6 +139,7 @@ class Feed:
         self._stream = stream
         self._form = form
         self._passes = None if filter is None else predicate(filter)
+        self._hides = isinstance(filter, ViewerFilter)
         self._most = most_events
         self._memory = memory
         self._chunks: dict[tuple[int, int], Chunk] = {}
@@ -177,6 +180,8 @@ class Feed:
         size = total = 0
         for published in available:
             if passes is None or passes(published.event):
+                if self._hides and (seen := of_event(published.event)) is not published.event:
+                    published = Published(seen, published.start)
                 piece = len(published.encoded(codec))
                 if batch and (len(batch) >= most or size + piece > _MOST_BYTES):
                     data.append(form.batch(announced, read, batch))
@@ -245,7 +250,7 @@ def predicate(filter: Filter) -> Callable[[Event], bool]:
         "run": filter.runs,
     }
     given = [(name, names) for name, names in fields.items() if names is not None]
-    if type(filter) is not Filter or filter.types is not None or len(given) != 1:
+    if type(filter) not in (Filter, ViewerFilter) or filter.types is not None or len(given) != 1:
         return filter.passes
     [(name, names)] = given
     get = attrgetter(name)

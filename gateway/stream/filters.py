@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
+from msgspec.structs import asdict
+
 from ...actors.journal.stream import FellBehind
 from ...protocol.errors import Invalid
 from ...protocol.events import (
@@ -44,7 +46,11 @@ def check_filter(filter: Filter | None, most: int) -> None:
         raise Invalid(f"filter must contain at most {most} handles, lanes, runs and types (got {count})")
 
 
-class ScopedFilter(Filter, frozen=True):
+class ViewerFilter(Filter, frozen=True):
+    """The filter of a subscriber who does not see the receivers of webhooks."""
+
+
+class ScopedFilter(ViewerFilter, frozen=True):
     """A subscriber's filter, narrowed to the limits of its token. Handles and lanes can be patterns here.
 
     It excludes workers, executors and nodes, because no handle, lane or job of a token contains them;
@@ -94,11 +100,13 @@ class _Everything(frozenset[str]):
 _EVERYTHING: Any = _Everything()
 
 
-def narrowed(filter: Filter | None, scope: Scope | None, job_of: JobOf) -> Filter | None:
+def narrowed(
+    filter: Filter | None, scope: Scope | None, job_of: JobOf, *, sees_receivers: bool = False
+) -> Filter | None:
     """The filter of a subscriber with a token of this scope. Raises `Forbidden` for handles and lanes in
     `filter` that the token does not permit."""
     if scope is None:
-        return filter
+        return filter if sees_receivers else ViewerFilter(**({} if filter is None else asdict(filter)))
     filter = filter or Filter()
     for name in sorted(filter.handles or ()):
         scope.check_handle(name)

@@ -24,7 +24,8 @@ from ...protocol.records import EngineState, HandleState, LaneState, RunRecord, 
 from ...protocol.states import HandleStatus, Status, handle_status
 from ..websocket.replies import encoded_parts, resyncs
 from .feeds import Form
-from .filters import ScopedFilter
+from .filters import ScopedFilter, ViewerFilter
+from .receivers import of_snapshot
 
 T = TypeVar("T")
 
@@ -81,8 +82,16 @@ class Taken:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.whole = View(snapshot)
+        self._of_viewers: View | None = None
         self._views: dict[Filter, View] = {}
         self._filtering: dict[Filter, trio.Event] = {}
+
+    @property
+    def of_viewers(self) -> View:
+        """The snapshot without the receivers of webhooks."""
+        if self._of_viewers is None:
+            self._of_viewers = View(of_snapshot(self.snapshot))
+        return self._of_viewers
 
     @asynccontextmanager
     async def view(self, filter: Filter | None) -> AsyncIterator[View]:
@@ -174,6 +183,8 @@ async def filtered_in_slices(snapshot: Snapshot, filter: Filter | None) -> Snaps
 
 def filtering(snapshot: Snapshot, filter: Filter | None) -> Generator[Snapshot | None, None, None]:
     """The same as `filtered`, in steps: yields `None` until the last step, which yields the result."""
+    if isinstance(filter, ViewerFilter):
+        snapshot = of_snapshot(snapshot)
     if filter is None or (filter.handles is None and filter.lanes is None and filter.runs is None):
         yield snapshot
         return
@@ -230,11 +241,7 @@ def filtering(snapshot: Snapshot, filter: Filter | None) -> Generator[Snapshot |
             count_queued,
             snapshot.engine.draining,
         ),
-        lanes={
-            name: lane
-            for name, lane in lanes.items()
-            if name in used_lanes or lane.generation or lane.limit != default_limit(name)
-        },
+        lanes={name: lane for name, lane in lanes.items() if name in used_lanes or not lane.is_as_new(name)},
         handles=handles,
         interrupts={id: one for id, one in snapshot.interrupts.items() if one.run in runs},
         runs=runs,

@@ -64,7 +64,7 @@ class NodeServer:
     def __init__(self, jobs: Jobs, read: Read, reread: Callable[[], Read]) -> None:
         self._jobs = jobs
         self._config = read.config
-        self._reloading = Reloading(read.config, reread)
+        self._reloading = Reloading(read, reread, jobs)
         self._secret = read_secret(read.config.cluster.secret_file)
         self._stop = trio.Event()
         self._signal: int | None = None  # the second one, which stops the server immediately

@@ -10,6 +10,7 @@ import click
 
 from ..config.mistakes import ConfigMistakes
 from ..config.reading import SETTINGS, Read, check_together, read_config
+from ..config.secrets import webhook_risks
 from ..config.settings import Config
 from ..persistence.addresses import parse_addresses
 from .exits import Exit, Stopped, report_errors
@@ -68,7 +69,7 @@ def check(file: str | None, as_json: bool) -> None:
         count = len(error.mistakes)
         word = "error" if count == 1 else "errors"
         raise Stopped(f"{count} {word} in the configuration:\n{error.message}", Exit.NOT_UNDERSTOOD) from None
-    for warning in read.warnings:
+    for warning in (*read.warnings, *webhook_risks(read.config.engine)):
         click.echo(f"Warning: {warning}", err=True)
     settings = dict(_set(read))
     if as_json:

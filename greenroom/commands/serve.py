@@ -14,6 +14,7 @@ from ..actors.jobs import Jobs
 from ..cluster.server import NodeServer
 from ..config.clusters import cluster_risks
 from ..config.reading import Flag, check_together, read_config
+from ..config.secrets import webhook_risks
 from ..logs import begin_logs
 from ..serving import Server
 from .config import file_option
@@ -121,6 +122,8 @@ def serve(file: str | None, accept_store: bool, **given: Any) -> None:
     begin_logs(read.config.logs)
     if jobs is None:
         logger.warning("no jobs configured: only flows and the jobs of attached executors can run")
+    for risk in webhook_risks(read.config.engine):
+        logger.warning("%s", risk)
     if read.config.cluster.enabled:
         for risk in cluster_risks(read.config):
             logger.warning("%s", risk)

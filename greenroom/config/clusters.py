@@ -12,6 +12,7 @@ from ..persistence.addresses import parse_addresses
 from ..persistence.redis_addresses import parse_redis_address
 from ..protocol.errors import Invalid
 from ..protocol.values import shown
+from .secrets import mode_for_others
 from .settings import Config
 
 _SHARED = ("postgresql", "mysql")
@@ -91,10 +92,10 @@ def cluster_risks(config: Config) -> Iterator[str]:
     file = config.cluster.secret_file
     if file is None:
         return
-    mode = Path(file).stat().st_mode
-    if os.name == "posix" and mode & 0o066:
+    mode = mode_for_others(file)
+    if mode:
         yield (
-            f"cluster.secret_file {shown(file)} is accessible to other users (mode {mode & 0o777:04o}), and "
+            f"cluster.secret_file {shown(file)} is accessible to other users (mode {mode:04o}), and "
             f"every client that has the secret can act as a node: run `chmod 600 {file}`"
         )
     length = len(read_secret(file))

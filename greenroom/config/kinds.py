@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from ..actors.engine.retention import Keep
-from ..actors.schedules.configured import read_schedule
+from ..actors.schedules.configured import check_tables, read_schedule
 from ..actors.workers.networks import Networks
 from ..persistence.addresses import parse_addresses
 from ..protocol.errors import GreenroomError
@@ -32,7 +32,8 @@ _NONE = "none"
 @attrs.frozen
 class Kind:
     """`read` checks a TOML value; `from_text` converts the text of a variable to one. `merge` combines the
-    value of an earlier source with that of a later one, which otherwise replaces it."""
+    value of an earlier source with that of a later one, which otherwise replaces it. All can raise
+    `ValueError`."""
 
     read: Callable[[Any], Any]
     from_text: Callable[[str], Any] = str
@@ -219,6 +220,10 @@ def _read_schedules(value: Any) -> dict[str, dict[str, Any]]:
     """Check a table of schedules. Times can be durations, and `none` is written for no limit."""
     if not isinstance(value, Mapping):
         raise ValueError(f"must be a table for each schedule, as in [schedules.nightly] (got {shown(value)})")
+    try:
+        check_tables(value)
+    except GreenroomError as error:
+        raise ValueError(error.message.removeprefix("schedules ")) from None
     tables: dict[str, dict[str, Any]] = {}
     faults: dict[tuple[str, ...], str] = {}
     for name, table in value.items():
@@ -239,11 +244,23 @@ def _read_schedules(value: Any) -> dict[str, dict[str, Any]]:
 
 
 def _json(text: str) -> Any:
-    """Return the value of a JSON text; if it is none, the text itself, which the kind then refuses."""
+    """Return the value of a JSON text. Raises `ValueError`, also for an object that has a key twice."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+        return json.loads(text, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        place = f"{error.msg} in line {error.lineno}, column {error.colno}"
+    except RecursionError:
+        place = "it is nested too deeply"
+    raise ValueError(f"must be JSON, and is not valid: {place}")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"must have each key once (got {shown(twice)} twice)")
+    return found
 
 
 def _read_timeout(value: Any) -> float:

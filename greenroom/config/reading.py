@@ -8,6 +8,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import attrs
@@ -86,11 +87,12 @@ class Flag:
 
 @attrs.frozen
 class Read:
-    """A configuration, the origins of its values, and warnings."""
+    """A configuration, the origins of its values, warnings, and the file that was read, if there was one."""
 
     config: Config
     written: Written
     warnings: tuple[str, ...] = ()
+    file: Path | None = None
 
 
 def read_config(
@@ -109,38 +111,44 @@ def read_config(
         except Unreadable as error:
             mistakes.append(Mistake("", "", str(error)))
     for path, text, variable in variables(VARIABLES, environ):
-        written.put(path, SETTINGS[path].from_text(text), variable, SETTINGS[path].merge)
+        try:
+            written.put(path, SETTINGS[path].from_text(text), variable, SETTINGS[path].merge)
+        except ValueError as error:
+            mistakes.append(Mistake(variable, ".".join(path), str(error)))
     for flag in flags:
         path = tuple(flag.setting.split("."))
         merge = SETTINGS[path].merge
-        value = flag.value if merge is None else SETTINGS[path].from_text(flag.value)
-        written.put(path, value, flag.name, merge)
+        try:
+            value = flag.value if merge is None else SETTINGS[path].from_text(flag.value)
+            written.put(path, value, flag.name, merge)
+        except ValueError as error:
+            mistakes.append(Mistake(flag.name, flag.setting, str(error)))
     config, wrong = _structure(written)
     mistakes += wrong
     if config is None or mistakes:
         raise ConfigMistakes(sorted(mistakes, key=_place))
-    return Read(config, written, tuple(_odd_variables(environ)))
+    return Read(config, written, tuple(_odd_variables(environ)), found)
 
 
-def check_together(read: Read) -> Jobs | None:
-    """Check the settings in combination, and whether the files and the jobs exist.
+def check_together(read: Read, jobs: Jobs | None = None) -> Jobs | None:
+    """Check the settings in combination, and whether the files and the jobs exist. For the start of a server,
+    each reload, and `greenroom config check`. A server that reloads passes the jobs that it has loaded.
 
     Returns the jobs, if the configuration has them. Raises `ConfigMistakes`.
     """
     gateway = read.config.gateway
     mistakes: list[Mistake] = []
-    jobs = None
 
     def wrong(section: str, name: str, text: str) -> None:
         mistakes.append(Mistake(read.written.origin((section, name)), f"{section}.{name}", text))
 
-    if read.config.engine.jobs is not None:
+    if jobs is None and read.config.engine.jobs is not None:
         try:
             jobs = load_named(read.config.engine.jobs, Jobs)
             jobs.import_path = read.config.engine.jobs
         except Invalid as error:
             wrong("engine", "jobs", f"cannot be loaded: {error.message}")
-    elif read.config.engine.executors:
+    elif jobs is None and read.config.engine.executors:
         wrong("engine", "executors", "requires jobs: child processes execute only bodies of jobs")
     for name in ("tls_certificate", "tls_key", "token_file"):
         path = getattr(gateway, name)

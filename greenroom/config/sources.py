@@ -89,7 +89,7 @@ def read_file(file: Path) -> Written:
     except tomllib.TOMLDecodeError as error:
         raise Unreadable(f"{file} is not valid TOML: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        reason = error.strerror if isinstance(error, OSError) else f"it is not UTF-8 ({error.reason})"
         raise Unreadable(f"cannot read {file}: {reason}") from None
     lines = dict(_lines(text))
     for path in _paths(written.values):

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -504,3 +505,59 @@ def test_child_processes_log_as_the_server_with_their_id(capsys: pytest.CaptureF
         root.setLevel(level)
     assert text.endswith(" WARNING greenroom: local-1: hello")
     assert json.loads(line)["executor"] == "local-1"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            '{"a": {"job": "x", "every": 5}',
+            "must be JSON, and is not valid: Expecting ',' delimiter in line 1",
+        ),
+        ("a=5", "must be JSON, and is not valid: Expecting value in line 1, column 1"),
+        ('{"a": {"job": "x", "every": 5}, "a": {"job": "y", "every": 5}}', 'each key once (got "a" twice)'),
+        ("[" * 100_000, "must be JSON, and is not valid: it is nested too deeply"),
+    ],
+)
+def test_schedules_in_a_variable_are_json(text: str, told: str):
+    with pytest.raises(ConfigMistakes) as caught:
+        read_config(environ={"GREENROOM_SCHEDULES": text})
+    assert "GREENROOM_SCHEDULES: schedules" in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_a_secret_that_is_not_text_is_refused_with_a_remedy():
+    with pytest.raises(ConfigMistakes, match="webhook_secret must be text in UTF-8: create one with"):
+        read_config(environ={"GREENROOM_WEBHOOK_SECRET": "a long secret \udcff of this test"})
+
+
+def test_a_secret_of_spaces_is_short():
+    with pytest.raises(ConfigMistakes, match=r"at least 16 characters \(got 0 characters\)"):
+        read_config(environ={"GREENROOM_WEBHOOK_SECRET": " " * 40})
+
+
+def test_the_file_of_the_secret_has_one_line_and_is_the_owners():
+    Path("greenroom.toml").write_text("[engine]\nwebhook_secret_file = 'secret'\n")
+    Path("secret").write_text("the secret of this test\nand another line\n")
+    refused = check()
+    assert refused.exit_code == 2
+    assert 'webhook_secret_file "secret" must contain one line (got 2)' in refused.stderr
+    Path("secret").write_text("the secret of this test\n")
+    Path("secret").chmod(0o644)
+    accepted = check()
+    assert accepted.exit_code == 0
+    warned = "is accessible to other users (mode 0644)"
+    assert (warned in accepted.stderr) == (os.name == "posix")
+    Path("secret").chmod(0o600)
+    assert warned not in check().stderr
+
+
+def test_digits_of_other_scripts_are_no_durations_or_rates():
+    assert mistakes("[engine]\nshutdown_timeout = '٣m'")
+    assert mistakes("[engine]\nlanes.a.rate = '٣/s'")
+
+
+def test_a_file_that_is_not_utf8_is_named():
+    Path("greenroom.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigMistakes, match=r"cannot read greenroom\.toml: it is not UTF-8"):
+        read_config()

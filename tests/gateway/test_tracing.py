@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from greenroom import Run, connect, sync
+from greenroom.errors import Invalid
 from tests.support import Bodies
 from tests.tracing.spans import PARENT, SPAN_ID, Spans, spans
 
@@ -163,3 +164,20 @@ async def test_a_flow_is_started_with_the_trace(spans: Spans) -> None:
         await ticket.result()
         path = ["node a", "execute flow", "submit flow"]
         assert spans.path(spans.one("node a")) == [*path, "request"]
+
+
+@pytest.mark.parametrize("bad", ["", "nonsense", "\ud800", "\0"])
+async def test_the_python_client_ignores_a_bad_traceparent(bad: str) -> None:
+    async with house(make_bodies()) as home, connect(home.gateway.url) as client:
+        ticket = await client.submit("quick", handle="a", traceparent=bad, tracestate=bad)
+        await ticket.result()
+
+
+@pytest.mark.parametrize("value", [1, b"x"])
+async def test_a_traceparent_that_is_not_text_is_refused(value: object) -> None:
+    async with house(make_bodies()) as home, connect(home.gateway.url) as client:
+        with pytest.raises(Invalid, match="traceparent must be a string"):
+            await client.submit("quick", handle="a", traceparent=value)  # type: ignore[arg-type]
+        made = await home.http("POST", "/api/runs", {"job": "quick", "handle": "a", "traceparent": 1})
+        assert made.status == 400
+        assert "traceparent" in str(made.json)

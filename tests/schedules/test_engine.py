@@ -540,3 +540,22 @@ async def test_thousands_of_schedules_fire_in_their_minute(autojump_clock, wall,
 
 async def _put_minutely(engine, name):
     await engine.schedules.put(name, job="quick", cron="* * * * *")
+
+
+async def test_many_schedules_of_the_configuration_need_few_commits(autojump_clock, wall):
+    tables = {f"s{number:03}": {"job": "quick", "every": 3600} for number in range(250)}
+    commits = 0
+
+    class Counting(MemoryStore):
+        async def commit(self, *arguments: Any, **keywords: Any) -> Any:
+            nonlocal commits
+            commits += 1
+            return await super().commit(*arguments, **keywords)
+
+    async with opened(wall, store=Counting()) as engine:
+        before = commits
+        await engine.schedules.configure(tables)
+        assert [schedule.name for schedule in await engine.schedules.list()] == sorted(tables)
+        await engine.schedules.configure({})
+        assert not await engine.schedules.list()
+        assert commits - before < 20

@@ -277,6 +277,16 @@ def test_a_put_beyond_the_limit_is_refused(monkeypatch):
     assert len(driver.events) == 1
 
 
+def test_schedules_of_the_configuration_are_not_refused_because_of_those_of_callers(monkeypatch):
+    monkeypatch.setattr(module, "MAX_SCHEDULES", 1)
+    driver = Driver(record())
+    message = put(name="other")
+    message.source = "config"
+    driver.turn(1, message)
+    assert message.reply._error is None
+    assert len(driver.events) == 1
+
+
 def test_a_limited_number_of_firings_is_submitted_at_a_time(monkeypatch):
     monkeypatch.setattr(module, "_MOST_FIRINGS", 2)
     driver = Driver(*(record(f"s{number}") for number in range(5)))

@@ -402,3 +402,14 @@ def test_without_the_package_bodies_child_runs_and_workers_receive_the_context(t
         [sys.executable, "-c", _ABSENT], cwd=tmp_path, timeout=60, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["traceparent", "tracestate"])
+@pytest.mark.parametrize("value", [1, b"x", ["a"], float("nan")])
+async def test_a_trace_that_is_not_text_is_refused(name: str, value: Any):
+    async with open_engine(jobs, store="memory:") as engine:
+        with pytest.raises(Invalid, match=f"{name} must be a string"):
+            await engine.submit(plain, handle="a", **{name: value})
+        with pytest.raises(Invalid, match=f"{name} must be a string"):
+            await engine.submit_many([{"job": "plain", "handle": "a", name: value}])
+        assert not await engine.list_runs()

@@ -193,6 +193,7 @@ async def test_any_other_response_is_a_named_failure(sent, code, said):
     failed = await failure(worker)
     assert failed.code == code
     assert said in failed.message
+    assert "bytearray" not in failed.message
     assert len(failed.message) < 1000
 
 
