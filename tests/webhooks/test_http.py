@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -237,7 +238,19 @@ other[other.length - 2] ^= 1;
 console.log(isGenuine(secret, headers, Buffer.from(body, "utf8")), isGenuine(secret, headers, other),
   isGenuine("another secret of the tests", headers, Buffer.from(body, "utf8")),
   isGenuine(secret, { ...headers, "greenroom-timestamp": "1" }, Buffer.from(body, "utf8")));
+for (const malformed of JSON.parse(readFileSync("malformed.json", "utf8")))
+  console.log(isGenuine(secret, { ...headers, ...malformed }, Buffer.from(body, "utf8")),
+    isGenuine(secret, malformed, Buffer.from(body, "utf8")));
 """
+
+NOW = str(int(time.time()))
+MALFORMED = [
+    *({"greenroom-timestamp": text} for text in ("", "x", "1e9", "-1", "9" * 5000, "\u0661", f"{NOW}, {NOW}")),
+    *({"greenroom-signature": text} for text in ("", "v1=", "v1=é", "v1=" + "0" * 64, "v1=\x00")),
+    {"greenroom-timestamp": NOW, "greenroom-signature": "v1=é"},
+    {"greenroom-timestamp": "1700000000"},
+]
+"""Headers that a stranger may send instead of the genuine ones."""
 
 
 def snippet(language: str) -> str:
@@ -267,6 +280,10 @@ async def test_the_documented_functions_verify_a_request(tmp_path: Path) -> None
     assert python["is_genuine"](SECRET, named, body)
     assert not python["is_genuine"](SECRET, named, body + b" ")
     assert not python["is_genuine"]("another secret of the tests", named, body)
+    for each in MALFORMED:
+        malformed = {name.title(): value for name, value in each.items()}
+        assert python["is_genuine"](SECRET, named | malformed, body) is False
+        assert python["is_genuine"](SECRET, malformed, body) is False
 
     if shutil.which("node") is None:
         pytest.skip("Node.js is not installed")
@@ -274,8 +291,9 @@ async def test_the_documented_functions_verify_a_request(tmp_path: Path) -> None
     (tmp_path / "check.mjs").write_text(NODE)
     request = {"headers": headers, "body": body.decode(), "secret": SECRET}
     (tmp_path / "request.json").write_text(json.dumps(request))
+    (tmp_path / "malformed.json").write_text(json.dumps(MALFORMED))
     done = await trio.run_process(["node", "check.mjs"], cwd=tmp_path, capture_stdout=True)
-    assert done.stdout.split() == [b"true", b"false", b"false", b"false"]
+    assert done.stdout.split() == [b"true", b"false", b"false", b"false", *[b"false"] * 2 * len(MALFORMED)]
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
