@@ -245,7 +245,10 @@ for (const malformed of JSON.parse(readFileSync("malformed.json", "utf8")))
 
 NOW = str(int(time.time()))
 MALFORMED = [
-    *({"greenroom-timestamp": text} for text in ("", "x", "1e9", "-1", "9" * 5000, "\u0661", f"{NOW}, {NOW}")),
+    *(
+        {"greenroom-timestamp": text}
+        for text in ("", "x", "1e9", "-1", "9" * 5000, "\u0661", f"{NOW}, {NOW}")
+    ),
     *({"greenroom-signature": text} for text in ("", "v1=", "v1=é", "v1=" + "0" * 64, "v1=\x00")),
     {"greenroom-timestamp": NOW, "greenroom-signature": "v1=é"},
     {"greenroom-timestamp": "1700000000"},
