@@ -3,7 +3,8 @@
 A worker that registers chooses a URL, and the engine sends requests to it from inside the operator's network.
 Therefore only listed networks are allowed. Some addresses are refused even if they are listed: link-local
 ones, metadata services of clouds, and addresses that do not name a single host. An IPv6 address that contains
-an IPv4 address must pass for both. Receivers of webhooks are also called at public addresses. This module contains pure functions; `dialing` resolves names.
+an IPv4 address must pass for both. Receivers of webhooks are also called at public addresses. This module
+contains pure functions; `dialing` resolves names.
 """
 
 from __future__ import annotations

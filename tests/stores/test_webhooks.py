@@ -24,7 +24,7 @@ from greenroom.protocol.states import Status
 from greenroom.protocol.webhooks import Webhook, receiver_of, webhook_id
 
 from .conftest import Place
-from .story import NOW, Story, begin, created, life, moved, opened
+from .story import NOW, Story, begin, created, every_kind, life, moved, opened
 
 URL = "https://example.org/ünïcödé?漢字=1"
 OTHER = "https://other.example.org/"
@@ -183,3 +183,19 @@ async def test_a_run_that_is_cancelled_in_the_commit_of_its_creation_is_removed(
         await story.tell(memos=[WebhookSettled(webhook_id("r", URL), 2, NOW)])
         assert await due(story.store) == []
         assert await story.store.webhook(webhook_id("r", URL)) is None
+
+
+async def test_the_history_of_a_run_has_only_the_types_that_are_asked_for(place: Place) -> None:
+    async with opened(place) as story:
+        await story.tell(*every_kind("r"))
+        await story.tell(*life("other"))
+        every = await story.store.history("r")
+        kinds = sorted({event.type for event in every})
+        assert len(kinds) == 7
+        for types in ([], *([kind] for kind in kinds), kinds, ["run_state"], ["run%"]):
+            wanted = [event for event in every if event.type in types]
+            assert await story.store.history("r", types=types) == wanted
+            assert (
+                await story.store.history("r", every[0].seq, 1, types)
+                == [event for event in wanted if event.seq > every[0].seq][:1]
+            )

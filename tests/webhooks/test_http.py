@@ -17,6 +17,7 @@ import trio
 
 from greenroom import Engine, open_engine
 from greenroom.actors.webhooks import deliveries
+from greenroom.actors.workers import connections
 from greenroom.persistence.memory import MemoryStore
 from greenroom.protocol import webhooks
 from tests.webhooks.receiving import SECRET, some_jobs
@@ -160,6 +161,33 @@ async def test_only_the_status_of_a_response_matters(what: str) -> None:
         await run(engine, url)
         await receiver.until(3)
     assert receiver.states == ALL
+
+
+async def test_a_body_that_does_not_end_cannot_make_a_delivery_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_SKIPPING", 3.0)  # longer than a delivery may take
+    receiver = Receiver(slowly(b"HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n"))
+    async with serving(receiver.serve) as url, delivering() as engine:
+        await run(engine, url)
+        await receiver.until(3)
+    assert receiver.states == ALL
+
+
+async def test_a_body_that_does_not_end_is_not_waited_for(autojump_clock: object) -> None:
+    class Endless:
+        closed = False
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield b"a"
+            await trio.sleep_forever()
+
+        async def aclose(self) -> None:
+            self.closed = True
+
+    body = Endless()
+    began = trio.current_time()
+    await connections._skip(body)
+    assert body.closed
+    assert trio.current_time() - began < deliveries.PATIENCE / 5, "it counts as time for the response"
 
 
 async def test_a_redirect_is_not_followed() -> None:
