@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from operator import itemgetter
 
@@ -51,18 +51,17 @@ class WebhooksInMemory:
         most: int,
         busy: Sequence[str],
         without: Sequence[str],
-        among: Collection[str] | None,
+        among: Sequence[str] | None,
         failed: bool | None,
     ) -> DueWebhooks:
         """See `Store.due_webhooks`."""
-        refused, taken = frozenset(busy), frozenset(without)
-        among = None if among is None else frozenset(among)
+        refused, taken, these = frozenset(busy), frozenset(without), frozenset(among or ())
 
         def accepts(row: _Row) -> bool:
             has_failed = row.webhook.attempts > 0
             if failed is not None and has_failed:
                 return failed
-            return among is None or row.receiver in among
+            return among is None or row.receiver in these
 
         found = (
             (row.next_at, row)

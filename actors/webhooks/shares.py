@@ -71,18 +71,15 @@ class Shares:
         if share is Share.NEW:
             self._move_slow(now)
         most = MOST[share] if share is Share.NEW else self._room(share)
-        busy, among, failed = self._busy(), None, None
+        without, busy = list(self._in_flight), {*self._busy(), *self._prompt}
         if share is Share.PROMPT:
             among = [receiver for receiver in self._prompt if self._count(receiver) < MOST_PER_RECEIVER]
-            most, busy = (most if among else 0), []
+            wanted = Wanted(most if among else 0, [], without, among, None)
         elif share is Share.NEW:
-            busy = [*{*busy, *self._prompt, *self._others}]
-            failed = False
+            wanted = Wanted(most, [*busy, *self._others], without, None, failed=False)
         else:
-            busy = [*{*busy, *self._prompt}]
-            among = list(self._others)
-            failed = True
-        return Wanted(most, busy, list(self._in_flight), among, failed) if most else None
+            wanted = Wanted(most, [*busy], without, list(self._others), failed=True)
+        return wanted if wanted.most else None
 
     def is_full(self, share: Share) -> bool:
         """Whether no further delivery of a share can start."""
@@ -117,9 +114,9 @@ class Shares:
         return ending
 
     def until_slow(self, now: float) -> float:
-        """The seconds until a new receiver may have had its time."""
-        waiting = self._waiting()
-        return max(0.0, waiting[0][0] + PATIENCE - now) if waiting else PATIENCE
+        """The seconds until the next new receiver may have had its time; never 0."""
+        left = (since + PATIENCE - now for since, _ in self._waiting())
+        return min((seconds for seconds in left if seconds > 0), default=PATIENCE)
 
     def release(self, webhook: str) -> None:
         """A delivery has ended."""

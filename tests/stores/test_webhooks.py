@@ -58,6 +58,24 @@ async def test_the_webhooks_that_are_due_first_come_first(place: Place) -> None:
         assert [each.webhook.run for each in await story.store.due_webhooks(2, [], [])] == ["early", "other"]
 
 
+async def test_webhooks_with_and_without_failed_attempts_can_be_told_apart(place: Place) -> None:
+    async with opened(place) as story:
+        for number, (run, url) in enumerate({"failed": URL, "fresh": URL, "other": OTHER}.items()):
+            await story.tell(created(run), memos=[added(run, url, NOW + number)])
+        await story.tell(memos=[WebhookFailed(webhook_id("failed", URL), 1, NOW, NOW, "no", NOW)])
+
+        async def found(among: list[str] | None, failed: bool | None) -> list[str]:
+            webhooks = await story.store.due_webhooks(9, [], [], among, failed)
+            return [each.webhook.run for each in webhooks]
+
+        assert await found(None, False) == ["fresh", "other"]
+        assert await found([receiver_of(URL)], False) == ["fresh"]
+        assert await found([], True) == ["failed"]
+        assert await found([receiver_of(OTHER)], True) == ["failed", "other"]
+        assert await found([receiver_of(URL)], None) == ["failed", "fresh"]
+        assert await story.store.due_webhooks(9, [receiver_of(URL)], [], [], True) == []
+
+
 async def test_an_event_between_a_delivery_and_its_record_stays_due(place: Place) -> None:
     async with opened(place) as story:
         await story.tell(created("r"), memos=[added("r"), WebhooksMarked("r", 1, NOW, False)])
