@@ -134,8 +134,21 @@ def test_a_new_receiver_has_a_time_of_its_own_and_then_continues_among_the_other
     slow = sorted(webhooks)[MOST[Share.OTHERS] :]
     assert shares.give_way(2, PATIENCE) == slow[:2]
     assert shares.give_way(2, PATIENCE) == [], "two end already"
-    assert shares.until_slow(PATIENCE) == PATIENCE, "or the engine would look for others without a pause"
+    assert shares.until_slow(9 * PATIENCE) == PATIENCE, "or the engine would look for others without a pause"
     assert shares.give_way(99, PATIENCE) == slow[2:]
+
+
+def test_what_failed_has_no_share_with_what_is_new() -> None:
+    shares = Shares()
+    shares.rate("accepts", prompt=True)
+    shares.rate("fails", prompt=False)
+    prompt, new, others = (shares.wanted(share, 0.0) for share in Share)
+    assert prompt is not None
+    assert new is not None
+    assert others is not None
+    assert (prompt.among, prompt.failed) == (["accepts"], None)
+    assert (sorted(new.busy), new.among, new.failed) == (["accepts", "fails"], None, False)
+    assert (others.busy, others.among, others.failed) == (["accepts"], ["fails"], True)
 
 
 def test_a_delivery_whose_response_has_arrived_does_not_give_way() -> None:
