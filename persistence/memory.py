@@ -9,6 +9,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -144,7 +145,7 @@ class MemoryStore:
             abandoned=[self._runs[id] for id in sorted(self._held.values())],
             buckets=list(self._buckets.values()),
             webhooks=self._webhooks.types_of(run.id for run in pending),
-            owes_deliveries=bool(self._webhooks.due(1, [], [], None)),
+            owes_deliveries=bool(self._webhooks.due(1, [], [], None, None)),
         )
         self._flows.load(stored)
         return stored
@@ -213,10 +214,15 @@ class MemoryStore:
                 return Found(found, run.id)
         return Found(found)
 
-    async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
+    async def history(
+        self, run: str, after: int = 0, limit: int | None = None, types: Sequence[str] | None = None
+    ) -> list[Event]:
         events = self._events.get(run, [])
         start = bisect_right(events, after, key=attrgetter("seq"))
-        return events[start : None if limit is None else start + limit]
+        if types is None:
+            return events[start : None if limit is None else start + limit]
+        wanted = (event for event in islice(events, start, None) if event.type in types)
+        return list(islice(wanted, limit))
 
     async def events(self, after: int, limit: int) -> list[Event]:
         sequences = (*self._events.values(), self._others)
@@ -264,9 +270,14 @@ class MemoryStore:
         return {request.run for request in made if request.request_id.startswith(prefix)}
 
     async def due_webhooks(
-        self, most: int, busy: Sequence[str], without: Sequence[str], among: Sequence[str] | None = None
+        self,
+        most: int,
+        busy: Sequence[str],
+        without: Sequence[str],
+        among: Sequence[str] | None = None,
+        failed: bool | None = None,
     ) -> DueWebhooks:
-        return self._webhooks.due(most, busy, without, among)
+        return self._webhooks.due(most, busy, without, among, failed)
 
     async def webhook(self, id: str) -> Webhook | None:
         return self._webhooks.get(id)

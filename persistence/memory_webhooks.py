@@ -47,15 +47,28 @@ class WebhooksInMemory:
         return types
 
     def due(
-        self, most: int, busy: Sequence[str], without: Sequence[str], among: Sequence[str] | None
+        self,
+        most: int,
+        busy: Sequence[str],
+        without: Sequence[str],
+        among: Sequence[str] | None,
+        failed: bool | None,
     ) -> DueWebhooks:
         """See `Store.due_webhooks`."""
+        refused, taken, these = frozenset(busy), frozenset(without), frozenset(among or ())
+
+        def accepts(row: _Row) -> bool:
+            has_failed = row.webhook.attempts > 0
+            if failed is not None and has_failed:
+                return failed
+            return among is None or row.receiver in these
+
         found = (
             (row.next_at, row)
-            for receiver in (self._by_receiver if among is None else among)
-            if receiver not in busy
+            for receiver in (self._by_receiver if among is None or failed else among)
+            if receiver not in refused
             for id, row in self._by_receiver.get(receiver, {}).items()
-            if row.next_at is not None and id not in without
+            if row.next_at is not None and id not in taken and accepts(row)
         )
         first = nsmallest(most, found, key=itemgetter(0))
         return [DueWebhook(row.webhook, row.receiver, row.marked, next_at) for next_at, row in first]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from sys import intern
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr, replace
-from sqlalchemy import ColumnElement, Connection, and_, func, select
+from sqlalchemy import ColumnElement, Connection, and_, false, func, or_, select
 
 from ..protocol.events import Event, InterruptClosed
 from ..protocol.lanes import DEFAULT_RULES, LaneRules
@@ -61,10 +62,19 @@ def read_run(connection: Connection, id: str) -> RunRecord | None:
     return None if text is None else _record.decode(text)
 
 
-def read_history(connection: Connection, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
-    """Return the events of a run after a seq."""
+def read_history(
+    connection: Connection,
+    run: str,
+    after: int = 0,
+    limit: int | None = None,
+    types: Sequence[str] | None = None,
+) -> list[Event]:
+    """Return the events of a run after a seq. Their JSON begins with their type."""
     events = schema.events
     later = (events.c.run == run) & (events.c.seq > after)
+    if types is not None:
+        of_types = (events.c.event.startswith(f'{{"type":"{type}"', autoescape=True) for type in types)
+        later &= or_(false(), *of_types)
     found = select(events.c.event).where(later).order_by(events.c.seq).limit(limit)
     return [_event.decode(text) for text in connection.scalars(found)]
 

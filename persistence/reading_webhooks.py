@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, or_, select
 
 from ..protocol.states import PENDING
 from ..protocol.webhooks import Webhook
@@ -23,8 +23,10 @@ def read_due_webhooks(
     busy: Sequence[str],
     without: Sequence[str],
     among: Sequence[str] | None = None,
+    failed: bool | None = None,
 ) -> DueWebhooks:
-    """Return webhooks with undelivered events, in the order of the times at which they are due."""
+    """Return webhooks with undelivered events, in the order of the times at which they are due. See
+    `Store.due_webhooks`."""
     webhooks = schema.webhooks
     found = (
         select(webhooks)
@@ -33,8 +35,11 @@ def read_due_webhooks(
         .order_by(webhooks.c.next_at)
         .limit(most)
     )
+    if failed is False:
+        found = found.where(webhooks.c.attempts == 0)
     if among is not None:
-        found = found.where(webhooks.c.receiver.in_(among))
+        of_these = webhooks.c.receiver.in_(among)
+        found = found.where(or_(of_these, webhooks.c.attempts > 0) if failed else of_these)
     return [
         DueWebhook(_as_webhook(row), row.receiver, row.marked, row.next_at)
         for row in connection.execute(found)

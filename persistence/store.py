@@ -413,9 +413,11 @@ class Store(Protocol):
     async def search(self, query: RunQuery, most: int) -> Found:
         """Return the first of the runs that match, newest first, after reading at most `most` runs."""
 
-    async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
-        """Return at most `limit` stored events of a run after a seq, in order. Progress is not among them: it
-        is only in the run's row."""
+    async def history(
+        self, run: str, after: int = 0, limit: int | None = None, types: Sequence[str] | None = None
+    ) -> list[Event]:
+        """Return at most `limit` stored events of a run after a seq, in order; with `types`, only those of
+        these types. Progress is not among them: it is only in the run's row."""
 
     async def events(self, after: int, limit: int) -> list[Event]:
         """Return stored events after a seq, in order."""
@@ -449,11 +451,17 @@ class Store(Protocol):
         """Return those of the runs that have a request id with this prefix."""
 
     async def due_webhooks(
-        self, most: int, busy: Sequence[str], without: Sequence[str], among: Sequence[str] | None = None
+        self,
+        most: int,
+        busy: Sequence[str],
+        without: Sequence[str],
+        among: Sequence[str] | None = None,
+        failed: bool | None = None,
     ) -> DueWebhooks:
         """Return at most `most` webhooks with undelivered events, those that are due first; except those of
         `busy` receivers, and those `without`, given by their ids. With `among`, only those of these
-        receivers."""
+        receivers. If `failed` is false, only those without a failed attempt of their next event; if it is
+        true, those with one are added to those of `among`."""
 
     async def webhook(self, id: str) -> Webhook | None:
         """Return one webhook."""

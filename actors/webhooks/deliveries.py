@@ -1,8 +1,8 @@
 """The delivery of webhooks: a task that reads from the store what is due, and a few tasks that send it.
 
-All that waits is in the store; in memory are only the deliveries in flight, of which each receiver has its
-share (`shares`). A webhook is delivered by one task at a time, which records each delivered event before it
-sends the next.
+All that waits is in the store; in memory are only the deliveries in flight, of which each kind of receivers
+has its share (`shares`). A webhook is delivered by one task at a time, which records each delivered event
+before it sends the next.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from ..channel import Reply
 from ..journal.change import Change
 from ..journal.journal import Journal
 from ..workers.push import Push, PushFailed
-from .shares import PROMPT, Shares
+from .shares import PATIENCE, PROMPT, Share, Shares
 
 logger = logging.getLogger("greenroom")
 
 _PAGE = 8
-"""The number of events of a run after which other runs have their turn."""
+"""The number of events of a run after which other runs have their turn, if the receiver is prompt. Any other
+receiver gets one."""
 
 _TIMEOUT = 10.0
 _RECHECK = 30.0
@@ -57,6 +58,7 @@ class Deliveries:
         self._random = random
         self._woken = trio.Event()
         self._shares = Shares()
+        self._requests: dict[str, trio.CancelScope] = {}  # those that wait for a response, by webhook
 
     def wake(self) -> None:
         """Look for what is due: an event was committed that concerns a webhook, or a dead one is revived."""
@@ -73,18 +75,28 @@ class Deliveries:
 
     async def _start_due(self, nursery: trio.Nursery) -> float:
         """Start what is due, as far as there is room; returns the seconds until more is due."""
+        return min([await self._start_share(share, nursery) for share in Share])
+
+    async def _start_share(self, share: Share, nursery: trio.Nursery) -> float:
         shares = self._shares
-        while shares.left:
-            limits = (shares.left, shares.busy(), shares.webhooks, shares.among())
+        while (wanted := shares.wanted(share, trio.current_time())) is not None:
+            limits = (wanted.most, wanted.busy, wanted.without, wanted.among, wanted.failed)
             found = await self._journal.read(partial(self._store.due_webhooks, *limits))
             if not found:
                 break
             now = self._clock()
+            waiting = 0
             for due in found:
                 if due.next_at > now:
                     return min(due.next_at - now, _RECHECK)
-                if shares.take(due.webhook.id, due.receiver):
+                if shares.take(due.webhook.id, due.receiver, share):
                     nursery.start_soon(self._deliver, due)
+                else:
+                    waiting += 1
+            if waiting and share is Share.NEW and shares.is_full(share):
+                for webhook in shares.give_way(waiting, trio.current_time()):
+                    self._requests[webhook].cancel()
+                return shares.until_slow(trio.current_time())
         return math.inf
 
     async def _deliver(self, due: DueWebhook) -> None:
@@ -96,13 +108,12 @@ class Deliveries:
 
     async def _deliver_page(self, due: DueWebhook) -> None:
         webhook, settled = due.webhook, due.webhook.delivered
-        read = partial(self._store.history, webhook.run, webhook.delivered, _PAGE)
+        page = _PAGE if self._shares.is_prompt(due.receiver) else 1
+        read = partial(self._store.history, webhook.run, settled, page, webhook.types)
         events = await self._journal.read(read)
         for event in events:
-            if event.type not in webhook.types:
-                continue
             began = trio.current_time()
-            error = await self._post(webhook.url, event)
+            error = await self._post(webhook, event)
             in_time = trio.current_time() - began <= PROMPT
             self._shares.rate(due.receiver, prompt=error is None and in_time)
             if error is not None:
@@ -111,24 +122,37 @@ class Deliveries:
             settled = event.seq
             webhook = replace(webhook, attempts=0, failing_since=None)
             await self._commit(WebhookSettled(webhook.id, settled, self._clock()))
-        reached = events[-1].seq if events else settled
-        if len(events) < _PAGE:
-            reached = max(reached, due.marked)
-        if reached > settled or settled == due.webhook.delivered:  # else it would be due again at once
-            await self._commit(WebhookSettled(webhook.id, reached, self._clock()))
+            if not in_time:
+                return
+        if len(events) < page and (due.marked > settled or not events):  # else it would be due again at once
+            await self._commit(WebhookSettled(webhook.id, max(settled, due.marked), self._clock()))
 
-    async def _post(self, url: str, event: Event) -> str | None:
+    async def _post(self, webhook: Webhook, event: Event) -> str | None:
         """Send an event; returns why it was not delivered."""
         body = msgspec.json.encode(event)
         epoch = self._journal.look_now(lambda committed: committed.epoch)
         signed = headers(self._secret, epoch, event.seq, self._clock(), body)
-        with trio.move_on_after(_TIMEOUT):
+        self._shares.sent(webhook.id, trio.current_time())
+        with trio.move_on_after(_TIMEOUT) as request:
+            self._requests[webhook.id] = request
             try:
-                status, _ = await self._push.post(url, body, signed)
-            except PushFailed as error:
-                return error.message[:_MAX_ERROR]
-            return None if 200 <= status < 300 else f"the receiver responded with status {status}"
+                return await self._outcome(webhook.url, body, signed)
+            finally:
+                del self._requests[webhook.id]
+                self._shares.answered(webhook.id)
+        if trio.current_time() < request.deadline:
+            return f"the receiver did not respond within {PATIENCE:g} s, and more new receivers waited"
         return f"the receiver did not respond within {_TIMEOUT:g} s"
+
+    async def _outcome(self, url: str, body: bytes, signed: dict[str, str]) -> str | None:
+        try:
+            status, _ = await self._push.post(url, body, signed)
+            return None if 200 <= status < 300 else f"the receiver responded with status {status}"
+        except PushFailed as error:
+            return error.message[:_MAX_ERROR]
+        except Exception as error:  # a custom push must not end the engine
+            logger.exception("the push raised an error that is not PushFailed: the delivery counts as failed")
+            return f"the push raised {type(error).__name__}: {error}"[:_MAX_ERROR]
 
     async def _failed(self, webhook: Webhook, error: str) -> None:
         now = self._clock()

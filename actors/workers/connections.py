@@ -32,8 +32,8 @@ _KEPT_FOR = 5.0
 _MAX_ERROR_BODY = 4096  # bytes that are read of a response whose status is not 200
 _CONNECT_TIMEOUT = 5.0
 _CLEANUP = 5.0
-_SKIPPING = 1.0
-"""Seconds for which a body that is not needed is read."""
+_SKIPPING = 0.1
+"""Seconds for which a body that is not needed is read. A short one usually arrives with its head."""
 
 _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 """Shortages of this machine: a connection that fails with one of these is not the worker's fault."""
@@ -221,10 +221,10 @@ async def _read(response: httpcore.Response, most: int | None) -> tuple[int, byt
 
 async def _skip(stream: Any) -> None:
     """Read a body that is not needed, because the connection can be used again at its end. One that is long,
-    slow or broken costs only the connection."""
+    slow or broken costs only the connection. Cannot be cancelled: the status has arrived, and decides."""
     count = 0
     try:
-        with trio.move_on_after(_SKIPPING) as enough:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _SKIPPING) as enough:
             async for chunk in stream:
                 count += len(chunk)
                 if count > _MAX_ERROR_BODY:

@@ -6,12 +6,12 @@ the `Host` header still use the name.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable, Sequence
 
 import httpcore
 import trio
 
+from .lookups import Lookups
 from .networks import Networks
 
 _STAGGER = 0.25
@@ -24,6 +24,7 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
     def __init__(self, networks: Networks) -> None:
         self._networks = networks
         self._backend = httpcore.TrioBackend()
+        self._lookups = Lookups()
 
     async def connect_tcp(
         self,
@@ -35,7 +36,7 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         """Connect to one of the host's allowed addresses."""
         with trio.move_on_after(timeout if timeout is not None else float("inf")):
-            return await self._first(self._checked(await _addresses(host, port)), port)
+            return await self._first(self._checked(await self._addresses(host, port)), port)
         raise httpcore.ConnectTimeout(f"connection timed out after {timeout:g} s")
 
     async def connect_unix_socket(
@@ -50,6 +51,12 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
     async def sleep(self, seconds: float) -> None:
         """Sleep between retries of httpcore."""
         await trio.sleep(seconds)
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        try:
+            return await self._lookups.addresses(host, port)
+        except (OSError, UnicodeError) as error:
+            raise httpcore.ConnectError(f"{host!r} cannot be resolved: {error}") from error
 
     def _checked(self, addresses: Sequence[str]) -> list[str]:
         refusals = {address: self._networks.refusal(address) for address in addresses}
@@ -88,12 +95,3 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
                 for stream in made:
                     if stream is not chosen:
                         await stream.aclose()
-
-
-async def _addresses(host: str, port: int) -> list[str]:
-    """The addresses of a host, without duplicates, in the system's order of preference."""
-    try:
-        found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise httpcore.ConnectError(f"{host!r} cannot be resolved: {error}") from error
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))

@@ -3,7 +3,8 @@
 A worker that registers chooses a URL, and the engine sends requests to it from inside the operator's network.
 Therefore only listed networks are allowed. Some addresses are refused even if they are listed: link-local
 ones, metadata services of clouds, and addresses that do not name a single host. An IPv6 address that contains
-an IPv4 address must pass for both. This module contains pure functions; `dialing` resolves names.
+an IPv4 address must pass for both. Receivers of webhooks are also called at public addresses. This module
+contains pure functions; `dialing` resolves names.
 """
 
 from __future__ import annotations
@@ -41,9 +42,26 @@ _REFUSED: dict[Network, str] = {
     for network in networks
 }
 
-_NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"), IPv6Network("::ffff:0:0:0/96"))
+_NAT64 = IPv6Network("64:ff9b::/96")
+_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
+_TRANSLATED = (_NAT64, IPv6Network("::ffff:0:0:0/96"))
 """Networks whose addresses end with the IPv4 address that they are translated to."""
 _COMPATIBLE = IPv6Network("::/96")
+_MAPPED = IPv6Network("::ffff:0:0/96")
+
+_UNICAST = IPv6Network("2000::/3")
+"""The only IPv6 addresses that are assigned to hosts of the internet."""
+_SPECIAL: tuple[Network, ...] = tuple(
+    ip_network(network)
+    for network in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24"),
+        *("192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+        *("224.0.0.0/4", "240.0.0.0/4"),
+        *("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"),
+    )
+)
+"""The blocks of IANA's special-purpose registries that are not for public hosts."""
 
 
 class Networks:
@@ -68,7 +86,7 @@ class Networks:
         never = _never(found)
         if never is not None or any(_plain(found) in network for network in self._allowed):
             return never
-        if self._public and all(carried.is_global for carried in _carried(found)):
+        if self._public and _is_public(found):
             return None
         what = "not public, and in none" if self._public else "in none"
         return (
@@ -109,10 +127,21 @@ def _network(text: object, setting: str) -> Network:
             f"{setting}: {shown(text)} is not a network: write it like 10.0.0.0/8 or fd00::/8",
             value=str(text),
         ) from None
+    if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
+        plain = IPv4Network((int(network.network_address) & 0xFFFFFFFF, network.prefixlen - 96))
+        raise Invalid(f"{setting}: {text} consists of IPv4 addresses: write it as {plain}", value=text)
     for refused, kind in _REFUSED.items():
         if network.version == refused.version and network.subnet_of(refused):  # type: ignore[arg-type]
             raise Invalid(f"{setting}: {text} is {kind}, which is never called", value=str(text))
     return network
+
+
+def _is_public(address: Address) -> bool:
+    """Whether the address is that of a host of the internet, also through NAT64."""
+    plain = IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else _plain(address)
+    if any(plain in network for network in _SPECIAL):
+        return False
+    return isinstance(plain, IPv4Address) or plain in _UNICAST
 
 
 def _plain(address: Address) -> Address:
@@ -127,8 +156,21 @@ def _carried(address: Address) -> Iterator[Address]:
     if isinstance(address, IPv4Address):
         return
     last = IPv4Address(int(address) & 0xFFFFFFFF)
-    if any(address in network for network in _NAT64) or (address in _COMPATIBLE and int(address) > 1):
+    if any(address in network for network in _TRANSLATED) or (address in _COMPATIBLE and int(address) > 1):
         yield last
+    if address in _LOCAL_NAT64:
+        yield from _embedded(address)
     for inner in (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())):
         if inner is not None:
             yield inner
+
+
+def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
+    """The IPv4 addresses that follow NAT64 prefixes of 48, 56, 64 and 96 bits in this address (RFC 6052);
+    bits 64 to 71 are not part of them. Zeros mean that the prefix has another length."""
+    bits = f"{int(address):0128b}"
+    for length in (48, 56, 64, 96):
+        after = bits[length:64] + bits[max(length, 72) :]
+        found = IPv4Address(int(after[:32], 2))
+        if found not in _SPECIAL[0]:
+            yield found

@@ -141,7 +141,7 @@ def test_lanes_can_be_written_as_json_in_the_variable():
     assert lanes == {"images": {"limit": 2, "age": 120.0, "priority": 3}, "mail": None}
     assert configured(GREENROOM_LANES=rules).config.engine.lanes["images"] == {"age": 120.0, "priority": 3}
     (wrong,) = mistakes("", GREENROOM_LANES='{"images": ')
-    assert wrong.startswith("GREENROOM_LANES: engine.lanes must be a table of limits, as in")
+    assert wrong.startswith("GREENROOM_LANES: engine.lanes must be JSON, and is not valid: ")
 
 
 @pytest.mark.parametrize(

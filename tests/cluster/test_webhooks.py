@@ -38,7 +38,7 @@ async def test_the_next_leader_delivers_what_is_left(autojump_clock: Any, accept
         await until(lambda: len(receiver.got) == 2)
         await trio.sleep(60)
         assert receiver.states(ticket.id) == ["queued", "cancelled"]
-        assert home.memory._webhooks.due(9, [], [], None) == []
+        assert home.memory._webhooks.due(9, [], [], None, None) == []
 
 
 async def test_only_the_leader_delivers(autojump_clock: Any) -> None:

@@ -24,7 +24,7 @@ from greenroom.protocol.states import Status
 from greenroom.protocol.webhooks import Webhook, receiver_of, webhook_id
 
 from .conftest import Place
-from .story import NOW, Story, begin, created, life, moved, opened
+from .story import NOW, Story, begin, created, every_kind, life, moved, opened
 
 URL = "https://example.org/ünïcödé?漢字=1"
 OTHER = "https://other.example.org/"
@@ -56,6 +56,24 @@ async def test_the_webhooks_that_are_due_first_come_first(place: Place) -> None:
         assert await story.store.due_webhooks(9, [], [], []) == []
         assert await due(story.store, without=[webhook_id("early", URL)]) == in_order[1:]
         assert [each.webhook.run for each in await story.store.due_webhooks(2, [], [])] == ["early", "other"]
+
+
+async def test_webhooks_with_and_without_failed_attempts_can_be_told_apart(place: Place) -> None:
+    async with opened(place) as story:
+        for number, (run, url) in enumerate({"failed": URL, "fresh": URL, "other": OTHER}.items()):
+            await story.tell(created(run), memos=[added(run, url, NOW + number)])
+        await story.tell(memos=[WebhookFailed(webhook_id("failed", URL), 1, NOW, NOW, "no", NOW)])
+
+        async def found(among: list[str] | None, failed: bool | None) -> list[str]:
+            webhooks = await story.store.due_webhooks(9, [], [], among, failed)
+            return [each.webhook.run for each in webhooks]
+
+        assert await found(None, False) == ["fresh", "other"]
+        assert await found([receiver_of(URL)], False) == ["fresh"]
+        assert await found([], True) == ["failed"]
+        assert await found([receiver_of(OTHER)], True) == ["failed", "other"]
+        assert await found([receiver_of(URL)], None) == ["failed", "fresh"]
+        assert await story.store.due_webhooks(9, [receiver_of(URL)], [], [], True) == []
 
 
 async def test_an_event_between_a_delivery_and_its_record_stays_due(place: Place) -> None:
@@ -183,3 +201,19 @@ async def test_a_run_that_is_cancelled_in_the_commit_of_its_creation_is_removed(
         await story.tell(memos=[WebhookSettled(webhook_id("r", URL), 2, NOW)])
         assert await due(story.store) == []
         assert await story.store.webhook(webhook_id("r", URL)) is None
+
+
+async def test_the_history_of_a_run_has_only_the_types_that_are_asked_for(place: Place) -> None:
+    async with opened(place) as story:
+        await story.tell(*every_kind("r"))
+        await story.tell(*life("other"))
+        every = await story.store.history("r")
+        kinds = sorted({event.type for event in every})
+        assert len(kinds) == 7
+        for types in ([], *([kind] for kind in kinds), kinds, ["run_state"], ["run%"]):
+            wanted = [event for event in every if event.type in types]
+            assert await story.store.history("r", types=types) == wanted
+            assert (
+                await story.store.history("r", every[0].seq, 1, types)
+                == [event for event in wanted if event.seq > every[0].seq][:1]
+            )

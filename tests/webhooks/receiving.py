@@ -73,7 +73,9 @@ def some_jobs() -> Jobs:
     return jobs
 
 
-def delivering(receiver: Receiver, **options: Any) -> AbstractAsyncContextManager[Engine]:
+def delivering(
+    receiver: Receiver, jobs: Jobs | None = None, **options: Any
+) -> AbstractAsyncContextManager[Engine]:
     """An engine whose webhooks the receiver gets."""
     given = {"webhook_secret": SECRET, "push": receiver, "shutdown_timeout": 0}
-    return open_engine(some_jobs(), **given | options)
+    return open_engine(jobs or some_jobs(), **given | options)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import trio
 
 from greenroom import Engine, open_engine
 from greenroom.actors.webhooks import deliveries
+from greenroom.actors.workers import connections
 from greenroom.persistence.memory import MemoryStore
 from greenroom.protocol import webhooks
 from tests.webhooks.receiving import SECRET, some_jobs
@@ -161,6 +163,33 @@ async def test_only_the_status_of_a_response_matters(what: str) -> None:
     assert receiver.states == ALL
 
 
+async def test_a_body_that_does_not_end_cannot_make_a_delivery_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_SKIPPING", 3.0)  # longer than a delivery may take
+    receiver = Receiver(slowly(b"HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n"))
+    async with serving(receiver.serve) as url, delivering() as engine:
+        await run(engine, url)
+        await receiver.until(3)
+    assert receiver.states == ALL
+
+
+async def test_a_body_that_does_not_end_is_not_waited_for(autojump_clock: object) -> None:
+    class Endless:
+        closed = False
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield b"a"
+            await trio.sleep_forever()
+
+        async def aclose(self) -> None:
+            self.closed = True
+
+    body = Endless()
+    began = trio.current_time()
+    await connections._skip(body)
+    assert body.closed
+    assert trio.current_time() - began < deliveries.PATIENCE / 5, "it counts as time for the response"
+
+
 async def test_a_redirect_is_not_followed() -> None:
     other = Receiver()
     async with serving(other.serve) as elsewhere:
@@ -237,7 +266,22 @@ other[other.length - 2] ^= 1;
 console.log(isGenuine(secret, headers, Buffer.from(body, "utf8")), isGenuine(secret, headers, other),
   isGenuine("another secret of the tests", headers, Buffer.from(body, "utf8")),
   isGenuine(secret, { ...headers, "greenroom-timestamp": "1" }, Buffer.from(body, "utf8")));
+for (const malformed of JSON.parse(readFileSync("malformed.json", "utf8")))
+  console.log(isGenuine(secret, { ...headers, ...malformed }, Buffer.from(body, "utf8")),
+    isGenuine(secret, malformed, Buffer.from(body, "utf8")));
 """
+
+NOW = str(int(time.time()))
+MALFORMED = [
+    *(
+        {"greenroom-timestamp": text}
+        for text in ("", "x", "1e9", "-1", "9" * 5000, "\u0661", f"{NOW}, {NOW}")
+    ),
+    *({"greenroom-signature": text} for text in ("", "v1=", "v1=é", "v1=" + "0" * 64, "v1=\x00")),
+    {"greenroom-timestamp": NOW, "greenroom-signature": "v1=é"},
+    {"greenroom-timestamp": "1700000000"},
+]
+"""Headers that a stranger may send instead of the genuine ones."""
 
 
 def snippet(language: str) -> str:
@@ -267,6 +311,10 @@ async def test_the_documented_functions_verify_a_request(tmp_path: Path) -> None
     assert python["is_genuine"](SECRET, named, body)
     assert not python["is_genuine"](SECRET, named, body + b" ")
     assert not python["is_genuine"]("another secret of the tests", named, body)
+    for each in MALFORMED:
+        malformed = {name.title(): value for name, value in each.items()}
+        assert python["is_genuine"](SECRET, named | malformed, body) is False
+        assert python["is_genuine"](SECRET, malformed, body) is False
 
     if shutil.which("node") is None:
         pytest.skip("Node.js is not installed")
@@ -274,8 +322,9 @@ async def test_the_documented_functions_verify_a_request(tmp_path: Path) -> None
     (tmp_path / "check.mjs").write_text(NODE)
     request = {"headers": headers, "body": body.decode(), "secret": SECRET}
     (tmp_path / "request.json").write_text(json.dumps(request))
+    (tmp_path / "malformed.json").write_text(json.dumps(MALFORMED))
     done = await trio.run_process(["node", "check.mjs"], cwd=tmp_path, capture_stdout=True)
-    assert done.stdout.split() == [b"true", b"false", b"false", b"false"]
+    assert done.stdout.split() == [b"true", b"false", b"false", b"false", *[b"false"] * 2 * len(MALFORMED)]
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")

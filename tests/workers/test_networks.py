@@ -104,6 +104,10 @@ async def answering(stream: trio.SocketStream) -> None:
         "::169.254.169.254",
         "64:ff9b::169.254.169.254",
         "64:ff9b:1::a9fe:a9fe",
+        "64:ff9b:1:a9fe:a9:fe00::",  # the prefix has 48 bits
+        "64:ff9b:1:a9fe:a9:fe00:808:808",
+        "64:ff9b:1:a9:fe:a9fe::",  # 56 bits
+        "64:ff9b:1:0:a9:fea9:fe00:0",  # 64 bits
         "::ffff:0:169.254.169.254",
         "2002:a9fe:a9fe::1",
         "2001:0:4136:e378:8000:63bf:5601:5601",  # Teredo, whose client is 169.254.169.254
@@ -139,6 +143,31 @@ def test_other_addresses_are_called_if_the_operator_lists_them(address, networks
     assert refusal is None or "worker_networks" in refusal
 
 
+PUBLIC = ("8.8.8.8", "192.0.1.1", "2606:4700::1", "2a00::1", "64:ff9b::808:808", "::ffff:8.8.8.8")
+NOT_PUBLIC = """
+    0.1.2.3 10.0.0.1 100.64.0.1 100.127.255.255 127.0.0.1 169.254.0.1 172.31.0.1 192.0.0.9 192.0.0.170
+    192.0.2.1 192.31.196.1 192.88.99.1 192.168.0.1 198.18.0.1 198.51.100.3 203.0.113.1 224.0.0.1 240.0.0.1
+    :: ::1 ::2 ::808:808 ::ffff:10.0.0.1 ::ffff:0:8.8.8.8 64:ff9b::7f00:1 64:ff9b::a00:1 64:ff9b:1::808:808
+    64:ff9b:1:a00:1:100:808:808 100::1 0200::1 1::1 2001:0:7f00:1:: 2001:2::1 2001:20::1 2001:db8::1
+    2002:a00:1:: 2002:808:808:: 2620:4f:8000::1 3fff::1 3fff:fff::1 4000::1 5f00::1 e000::1 fd00::1 fdff::1
+    fe80::1 fec0::1 ff02::1
+""".split()
+
+
+@pytest.mark.parametrize("address", [*PUBLIC, *NOT_PUBLIC])
+def test_receivers_of_webhooks_are_called_at_public_addresses_only(address):
+    networks = Networks((), setting="webhook_networks", public=True)
+    assert (networks.refusal(address) is None) is (address in PUBLIC)
+
+
+@pytest.mark.parametrize(
+    "address", ["fec0::1", "64:ff9b:1::a00:1", "64:ff9b:1:1:2:300::", "4000::1", "3fff::1"]
+)
+def test_an_address_that_is_not_public_is_called_in_a_listed_network(address):
+    networks = Networks(("::/0",), setting="webhook_networks", public=True)
+    assert networks.refusal(address) is None
+
+
 @pytest.mark.parametrize(
     ("network", "said"),
     [
@@ -146,6 +175,8 @@ def test_other_addresses_are_called_if_the_operator_lists_them(address, networks
         ("intranet", "not a network"),
         ("169.254.0.0/16", "never called"),
         ("fe80::/10", "never called"),
+        ("::ffff:10.0.0.0/104", r"consists of IPv4 addresses: write it as 10\.0\.0\.0/8"),
+        ("::ffff:127.0.0.1", r"write it as 127\.0\.0\.1/32"),
     ],
 )
 def test_an_invalid_setting_is_refused(network, said):

@@ -27,6 +27,7 @@ NAMED = {
     "schedules": "greenroom.simulation.scenarios.schedules:schedules",
     "nodes": "greenroom.simulation.scenarios.nodes:nodes",
     "ordering": "greenroom.simulation.scenarios.ordering:ordering",
+    "receivers": "greenroom.simulation.scenarios.receivers:receivers",
     "webhooks": "greenroom.simulation.scenarios.webhooks:webhooks",
 }
 """The built-in scenarios."""
