@@ -7,7 +7,6 @@ sends the next.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from functools import partial
@@ -19,14 +18,15 @@ from msgspec.structs import replace
 from ...persistence.store import Store
 from ...persistence.webhooks import DueWebhook, WebhookFailed, WebhookMemo, WebhookSettled
 from ...protocol.events import Event, WebhookChanged
-from ...protocol.webhooks import Webhook, after_failure, headers
+from ...protocol.webhooks import LONGEST_PAUSE, Webhook, after_failure, headers
 from ..channel import Reply
 from ..journal.change import Change
 from ..journal.journal import Journal
 from ..workers.push import Push, PushFailed
+from .holds import Holds
+from .reports import Reports
 from .shares import PROMPT, Shares
-
-logger = logging.getLogger("greenroom")
+from .uptime import Uptime
 
 _PAGE = 8
 """The number of events of a run after which other runs have their turn."""
@@ -48,6 +48,7 @@ class Deliveries:
         secret: bytes,
         clock: Callable[[], float],
         random: Callable[[], float],
+        holds: Holds,
     ) -> None:
         self._journal = journal
         self._store = store
@@ -57,14 +58,22 @@ class Deliveries:
         self._random = random
         self._woken = trio.Event()
         self._shares = Shares()
+        self._holds = holds
+        self._reports = Reports()
+        self.succeeded = 0
+        """The number of deliveries that a receiver has accepted."""
+        self.failed = 0
+        """The number of attempts that failed."""
 
     def wake(self) -> None:
-        """Look for what is due: an event was committed that concerns a webhook, or a dead one is revived."""
+        """Look for what is due: a commit concerns a webhook, or a caller has changed one."""
         self._woken.set()
 
     async def run(self) -> None:
         """Deliver until cancelled."""
+        self._uptime = Uptime(self._clock(), trio.current_time())
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._reports.run)
             while True:
                 self._woken = trio.Event()
                 wait = await self._start_due(nursery)
@@ -75,21 +84,24 @@ class Deliveries:
         """Start what is due, as far as there is room; returns the seconds until more is due."""
         shares = self._shares
         while shares.left:
-            limits = (shares.left, shares.busy(), shares.webhooks, shares.among())
+            now = self._clock()
+            horizon = now + LONGEST_PAUSE
+            without = [*shares.webhooks, *self._holds.held]
+            limits = (shares.left, shares.busy(), without, shares.among(), horizon)
             found = await self._journal.read(partial(self._store.due_webhooks, *limits))
             if not found:
                 break
-            now = self._clock()
             for due in found:
-                if due.next_at > now:
+                if now < due.next_at <= horizon:
                     return min(due.next_at - now, _RECHECK)
-                if shares.take(due.webhook.id, due.receiver):
+                if due.webhook.id not in self._holds.held and shares.take(due.webhook.id, due.receiver):
                     nursery.start_soon(self._deliver, due)
         return math.inf
 
     async def _deliver(self, due: DueWebhook) -> None:
         try:
-            await self._deliver_page(due)
+            with self._holds.delivery(due.webhook.id):
+                await self._deliver_page(due)
         finally:
             self._shares.release(due.webhook.id)
             self.wake()
@@ -102,12 +114,19 @@ class Deliveries:
             if event.type not in webhook.types:
                 continue
             began = trio.current_time()
-            error = await self._post(webhook.url, event)
+            with self._holds.attempt(webhook.id) as attempt:
+                error = await self._post(webhook.url, event)
+            if attempt.cancelled_caught:  # a caller redelivers or drops the webhook
+                return
             in_time = trio.current_time() - began <= PROMPT
             self._shares.rate(due.receiver, prompt=error is None and in_time)
             if error is not None:
+                self.failed += 1
+                self._reports.failed(due.receiver, webhook, error)
                 await self._failed(webhook, error)
                 return
+            self.succeeded += 1
+            self._reports.accepted(due.receiver)
             settled = event.seq
             webhook = replace(webhook, attempts=0, failing_since=None)
             await self._commit(WebhookSettled(webhook.id, settled, self._clock()))
@@ -132,18 +151,12 @@ class Deliveries:
 
     async def _failed(self, webhook: Webhook, error: str) -> None:
         now = self._clock()
-        outcome = after_failure(webhook, now, self._random())
+        uninterrupted = self._uptime.seconds(now, trio.current_time())
+        outcome = after_failure(webhook, now, self._random(), uninterrupted)
         memo = WebhookFailed(webhook.id, outcome.attempts, outcome.since, outcome.next_at, error, now)
         if outcome.next_at is not None:
             await self._commit(memo)
             return
-        logger.warning(
-            "webhook %s of run %s is dead after %d failed attempts: %s",
-            webhook.id,
-            webhook.run,
-            outcome.attempts,
-            error,
-        )
         dead = WebhookChanged(
             seq=0,
             at=0,
@@ -155,6 +168,7 @@ class Deliveries:
             error=error,
         )
         await self._commit(memo, dead)
+        self._reports.died(webhook, outcome.attempts, error)
 
     async def _commit(self, memo: WebhookMemo, *events: Event) -> None:
         await self._journal.ask(Change(events, memos=(memo,), reply=Reply()))
