@@ -1390,7 +1390,8 @@ export interface BulkResult {
  * The delivery of one run's events to one URL.
  *
  * `delivered` is the seq up to which it is complete. `attempts` are the failed ones of the next event, since
- * `failing_since`, and `error` is the last failure. `dead_at` is when the engine gave up.
+ * `failing_since`, `error` is the last failure, and `next_at` is when the next attempt is due. `dead_at` is
+ * when the engine gave up.
  */
 export interface Webhook {
   id: string;
@@ -1401,6 +1402,7 @@ export interface Webhook {
   attempts?: number;
   failing_since?: number;
   error?: string;
+  next_at?: number;
   dead_at?: number;
 }
 
