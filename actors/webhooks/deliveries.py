@@ -84,25 +84,30 @@ class Deliveries:
         """Start what is due, as far as there is room; returns the seconds until more is due."""
         shares = self._shares
         while shares.left:
-            now = self._clock()
+            now, released = self._clock(), self._holds.released
             horizon = now + LONGEST_PAUSE
             without = [*shares.webhooks, *self._holds.held]
             limits = (shares.left, shares.busy(), without, shares.among(), horizon)
             found = await self._journal.read(partial(self._store.due_webhooks, *limits))
+            if released != self._holds.released:
+                continue
             if not found:
                 break
             for due in found:
                 if now < due.next_at <= horizon:
                     return min(due.next_at - now, _RECHECK)
-                if due.webhook.id not in self._holds.held and shares.take(due.webhook.id, due.receiver):
+                if shares.take(due.webhook.id, due.receiver):
+                    if not self._holds.begin(due.webhook.id):
+                        shares.release(due.webhook.id)
+                        continue
                     nursery.start_soon(self._deliver, due)
         return math.inf
 
     async def _deliver(self, due: DueWebhook) -> None:
         try:
-            with self._holds.delivery(due.webhook.id):
-                await self._deliver_page(due)
+            await self._deliver_page(due)
         finally:
+            self._holds.end(due.webhook.id)
             self._shares.release(due.webhook.id)
             self.wake()
 
@@ -121,9 +126,7 @@ class Deliveries:
             in_time = trio.current_time() - began <= PROMPT
             self._shares.rate(due.receiver, prompt=error is None and in_time)
             if error is not None:
-                self.failed += 1
-                self._reports.failed(due.receiver, webhook, error)
-                await self._failed(webhook, error)
+                await self._failed(webhook, due.receiver, error)
                 return
             self.succeeded += 1
             self._reports.accepted(due.receiver)
@@ -149,7 +152,9 @@ class Deliveries:
             return None if 200 <= status < 300 else f"the receiver responded with status {status}"
         return f"the receiver did not respond within {_TIMEOUT:g} s"
 
-    async def _failed(self, webhook: Webhook, error: str) -> None:
+    async def _failed(self, webhook: Webhook, receiver: str, error: str) -> None:
+        self.failed += 1
+        self._reports.failed(receiver, webhook, error)
         now = self._clock()
         uninterrupted = self._uptime.seconds(now, trio.current_time())
         outcome = after_failure(webhook, now, self._random(), uninterrupted)

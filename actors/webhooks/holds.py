@@ -6,8 +6,8 @@ began before a redelivery cannot postpone it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import trio
 
@@ -24,17 +24,20 @@ class Holds:
     def __init__(self) -> None:
         self.held: set[str] = set()
         """The ids of webhooks that callers change; no delivery of them starts."""
+        self.released = 0
+        """How many holds have ended: what was read of webhooks before may be out of date."""
         self._in_flight: dict[str, _InFlight] = {}
 
-    @contextmanager
-    def delivery(self, id: str) -> Iterator[None]:
-        """Mark a webhook as being delivered."""
-        in_flight = self._in_flight[id] = _InFlight()
-        try:
-            yield
-        finally:
-            del self._in_flight[id]
-            in_flight.ended.set()
+    def begin(self, id: str) -> bool:
+        """Begin a delivery, unless a caller changes the webhook."""
+        if id in self.held:
+            return False
+        self._in_flight[id] = _InFlight()
+        return True
+
+    def end(self, id: str) -> None:
+        """A delivery has ended."""
+        self._in_flight.pop(id).ended.set()
 
     def attempt(self, id: str) -> trio.CancelScope:
         """The scope of the request of the delivery in flight, which ends when a caller holds the webhook."""
@@ -57,3 +60,4 @@ class Holds:
             yield
         finally:
             self.held.discard(id)
+            self.released += 1
