@@ -28,6 +28,7 @@ NAMED = {
     "nodes": "greenroom.simulation.scenarios.nodes:nodes",
     "ordering": "greenroom.simulation.scenarios.ordering:ordering",
     "webhooks": "greenroom.simulation.scenarios.webhooks:webhooks",
+    "failing_webhooks": "greenroom.simulation.scenarios.failing_webhooks:failing_webhooks",
 }
 """The built-in scenarios."""
 
