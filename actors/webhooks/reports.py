@@ -69,5 +69,7 @@ class Reports:
                 self._log_dead()
 
     def _log_dead(self) -> None:
-        logger.warning("webhooks are dead: %d more, the last is %s", self._dead, self._last)
+        logger.warning(
+            "webhooks are dead: %d more, see `greenroom webhooks`; the last is %s", self._dead, self._last
+        )
         self._dead, self._died = 0, trio.Event()
