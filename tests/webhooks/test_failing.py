@@ -144,7 +144,9 @@ async def test_a_delivery_in_flight_does_not_undo_what_a_caller_decides(autojump
         await trio.sleep(5)
         assert receiver.at_once == 1, "the second attempt is in flight"
         count = len(receiver.attempts)
+        began = trio.current_time()
         await getattr(engine.webhooks, deed)(failing.id)
+        assert trio.current_time() - began < 1, "it does not wait for the receiver"
         receiver.respond, receiver.seconds = (lambda url, event: 204), 0.0
         await trio.sleep(1)
         assert await engine.webhooks.failing() == []
@@ -225,6 +227,21 @@ async def test_a_clock_that_is_set_back_does_not_delay_an_attempt(autojump_clock
             await failing_run(engine, handle, f"https://{handle}.example.org/")
         await trio.sleep(HOUR + 60)
         assert receiver.states(run) == ["queued", "running", "succeeded"]
+
+
+async def test_a_clock_that_is_set_back_delays_no_attempt_behind_later_ones(autojump_clock):
+    receiver, clock = Receiver(refused), SetClock()
+    async with delivering(receiver, clock=clock) as engine:
+        runs = [await failing_run(engine, handle) for handle in "ab"]
+        await trio.sleep(6 * HOUR)
+        receiver.respond = lambda url, event: 204 if event["run"] in runs else 503
+        receiver.slow, receiver.seconds = URL, 8.0  # so the second webhook waits for the first
+        clock.offset -= 365 * DAY
+        for handle in "cdefghij":
+            await failing_run(engine, handle, f"https://{handle}.example.org/")
+        await trio.sleep(120)
+        for run in runs:
+            assert receiver.states(run) == ["queued", "running", "succeeded"]
 
 
 async def test_pauses_do_not_grow_beyond_an_hour(autojump_clock):
