@@ -39,7 +39,7 @@ _COMMANDS = {
     "lanes": {"lanes": "Manage lanes: their limits and rules."},
     "handles": {"handles": "Manage handles: the accounts, sessions or devices whose runs never overlap."},
     "schedules": {"schedules": "Manage schedules: runs that the engine submits at due times."},
-    "webhooks": {"webhooks": "List, redeliver or drop webhooks that could not deliver an event for a day."},
+    "webhooks": {"webhooks": "List, redeliver or drop webhooks that could not deliver an event."},
     "flow.group": {"flow": "Manage and run flows, graphs of nodes that workers execute."},
     "workers": {"workers": "List the workers, which execute nodes of flows."},
     "executors": {"executors": "List the executors, the processes that execute bodies, or drain one."},

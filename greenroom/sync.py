@@ -303,6 +303,7 @@ class Webhooks(_Blocking):
     """See `greenroom.Client.webhooks`."""
 
     dead = _blocking(ClientWebhooks.dead)
+    failing = _blocking(ClientWebhooks.failing)
     redeliver = _blocking(ClientWebhooks.redeliver)
     drop = _blocking(ClientWebhooks.drop)
 
@@ -360,7 +361,7 @@ class Client(_Blocking):
 
     @property
     def webhooks(self) -> Webhooks:
-        """Dead webhooks, to which an event could not be delivered for a day."""
+        """Failing and dead webhooks, to which an event could not be delivered."""
         return Webhooks(self._thread, self._inner.webhooks, self)
 
     @property

@@ -67,7 +67,7 @@ from .store import (
     TokenTaken,
     WakesAt,
 )
-from .webhooks import DueWebhooks, WebhookMemo
+from .webhooks import DueWebhooks, WebhookCounts, WebhookMemo
 
 _KEPT_REQUESTS = 24 * 3600.0
 
@@ -276,14 +276,21 @@ class MemoryStore:
         without: Sequence[str],
         among: Sequence[str] | None = None,
         failed: bool | None = None,
+        horizon: float = math.inf,
     ) -> DueWebhooks:
-        return self._webhooks.due(most, busy, without, among, failed)
+        return self._webhooks.due(most, busy, without, among, failed, horizon)
 
     async def webhook(self, id: str) -> Webhook | None:
         return self._webhooks.get(id)
 
     async def dead_webhooks(self, limit: int, after: str | None) -> list[Webhook]:
         return self._webhooks.dead(limit, after)
+
+    async def failing_webhooks(self, limit: int, after: str | None) -> list[Webhook]:
+        return self._webhooks.failing(limit, after)
+
+    async def count_webhooks(self) -> WebhookCounts:
+        return self._webhooks.count()
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         surplus = 0 if retention.keep_runs is None else max(0, len(self._ended) - retention.keep_runs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from operator import itemgetter
@@ -14,6 +15,7 @@ from .webhooks import (
     DueWebhook,
     DueWebhooks,
     WebhookAdded,
+    WebhookCounts,
     WebhookFailed,
     WebhookMemo,
     WebhookRevived,
@@ -28,6 +30,14 @@ class _Row(msgspec.Struct):
     next_at: float | None
     marked: int = 0
     ended: bool = False
+
+    @property
+    def shown(self) -> Webhook:
+        return replace(self.webhook, next_at=self.next_at)
+
+    @property
+    def fails(self) -> bool:
+        return self.webhook.failing_since is not None and self.webhook.dead_at is None
 
 
 class WebhooksInMemory:
@@ -52,7 +62,8 @@ class WebhooksInMemory:
         busy: Sequence[str],
         without: Sequence[str],
         among: Sequence[str] | None,
-        failed: bool | None,
+        failed: bool | None = None,
+        horizon: float = math.inf,
     ) -> DueWebhooks:
         """See `Store.due_webhooks`."""
         refused, taken, these = frozenset(busy), frozenset(without), frozenset(among or ())
@@ -64,24 +75,41 @@ class WebhooksInMemory:
             return among is None or row.receiver in these
 
         found = (
-            (row.next_at, row)
+            (row.next_at <= horizon, row.next_at, row)
             for receiver in (self._by_receiver if among is None or failed else among)
             if receiver not in refused
             for id, row in self._by_receiver.get(receiver, {}).items()
             if row.next_at is not None and id not in taken and accepts(row)
         )
-        first = nsmallest(most, found, key=itemgetter(0))
-        return [DueWebhook(row.webhook, row.receiver, row.marked, next_at) for next_at, row in first]
+        first = nsmallest(most, found, key=itemgetter(0, 1))
+        return [DueWebhook(row.shown, row.receiver, row.marked, next_at) for _, next_at, row in first]
 
     def get(self, id: str) -> Webhook | None:
         """Return one webhook."""
         row = self._rows.get(id)
-        return None if row is None else row.webhook
+        return None if row is None else row.shown
 
     def dead(self, limit: int, after: str | None) -> list[Webhook]:
         """Return dead webhooks, in the order of their ids, after an id."""
-        dead = (row.webhook for row in self._rows.values() if row.webhook.dead_at is not None)
-        later = (webhook for webhook in dead if webhook.id > (after or ""))
+        return self._page(
+            (row for row in self._rows.values() if row.webhook.dead_at is not None), limit, after
+        )
+
+    def failing(self, limit: int, after: str | None) -> list[Webhook]:
+        """Return failing webhooks that are not dead, in the order of their ids, after an id."""
+        return self._page((row for row in self._rows.values() if row.fails), limit, after)
+
+    def count(self) -> WebhookCounts:
+        """Count failing and dead webhooks."""
+        rows = self._rows.values()
+        return WebhookCounts(
+            failing=sum(row.fails for row in rows),
+            dead=sum(row.webhook.dead_at is not None for row in rows),
+        )
+
+    @staticmethod
+    def _page(rows: Iterable[_Row], limit: int, after: str | None) -> list[Webhook]:
+        later = (row.shown for row in rows if row.webhook.id > (after or ""))
         return sorted(later, key=lambda webhook: webhook.id)[:limit]
 
     def has(self, run: str) -> bool:
@@ -128,9 +156,10 @@ class WebhooksInMemory:
                 error=memo.error,
                 dead_at=memo.at if memo.next_at is None else None,
             )
-        elif webhook.dead_at is not None:
+        elif webhook.failing_since is not None:
             if isinstance(memo, WebhookRevived):
-                row.webhook = replace(webhook, attempts=0, failing_since=None, dead_at=None)
+                if webhook.dead_at is not None:
+                    row.webhook = replace(webhook, attempts=0, failing_since=None, dead_at=None)
                 row.next_at = memo.at
             else:
                 self._remove(row)

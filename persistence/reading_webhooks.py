@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
 from ..protocol.states import PENDING
 from ..protocol.webhooks import Webhook
 from . import schema
 from .conditions import conditions_of_status
-from .webhooks import DueWebhook, DueWebhooks
+from .webhooks import DueWebhook, DueWebhooks, WebhookCounts
 
 _types = msgspec.json.Decoder(tuple[str, ...])
 
@@ -24,9 +25,10 @@ def read_due_webhooks(
     without: Sequence[str],
     among: Sequence[str] | None = None,
     failed: bool | None = None,
+    horizon: float = math.inf,
 ) -> DueWebhooks:
-    """Return webhooks with undelivered events, in the order of the times at which they are due. See
-    `Store.due_webhooks`."""
+    """Return webhooks with undelivered events: first those that are due after the `horizon`, then all in the
+    order of the times at which they are due. See `Store.due_webhooks`."""
     webhooks = schema.webhooks
     found = (
         select(webhooks)
@@ -40,10 +42,12 @@ def read_due_webhooks(
     if among is not None:
         of_these = webhooks.c.receiver.in_(among)
         found = found.where(or_(of_these, webhooks.c.attempts > 0) if failed else of_these)
-    return [
-        DueWebhook(_as_webhook(row), row.receiver, row.marked, row.next_at)
-        for row in connection.execute(found)
-    ]
+    rows = list(connection.execute(found))
+    if math.isfinite(horizon):
+        # A query of its own, as an order by both conditions could not use the index.
+        late = connection.execute(found.where(webhooks.c.next_at > horizon)).all()
+        rows = [*late, *(row for row in rows if row.next_at <= horizon)][:most]
+    return [DueWebhook(_as_webhook(row), row.receiver, row.marked, row.next_at) for row in rows]
 
 
 def read_webhook(connection: Connection, id: str) -> Webhook | None:
@@ -54,9 +58,31 @@ def read_webhook(connection: Connection, id: str) -> Webhook | None:
 
 def read_dead_webhooks(connection: Connection, limit: int, after: str | None) -> list[Webhook]:
     """Return dead webhooks after an id."""
+    return _page(connection, schema.webhooks.c.dead_at.is_not(None), limit, after)
+
+
+def read_failing_webhooks(connection: Connection, limit: int, after: str | None) -> list[Webhook]:
+    """Return failing webhooks that are not dead, after an id."""
     webhooks = schema.webhooks
-    found = select(webhooks).where(webhooks.c.dead_at.is_not(None), webhooks.c.id > (after or ""))
+    fails = and_(webhooks.c.failing_since.is_not(None), webhooks.c.dead_at.is_(None))
+    return _page(connection, fails, limit, after)
+
+
+def _page(
+    connection: Connection, condition: ColumnElement[bool], limit: int, after: str | None
+) -> list[Webhook]:
+    webhooks = schema.webhooks
+    found = select(webhooks).where(condition, webhooks.c.id > (after or ""))
     return [_as_webhook(row) for row in connection.execute(found.order_by(webhooks.c.id).limit(limit))]
+
+
+def count_webhooks(connection: Connection) -> WebhookCounts:
+    """Count failing and dead webhooks."""
+    webhooks = schema.webhooks
+    # A dead webhook is failing, too, so the index of both columns has all that is counted.
+    found = select(func.count(), func.count(webhooks.c.dead_at)).where(webhooks.c.failing_since.is_not(None))
+    failed, dead = connection.execute(found).one()
+    return WebhookCounts(failing=failed - dead, dead=dead)
 
 
 def read_types_of_pending(connection: Connection) -> dict[str, frozenset[str]]:
@@ -79,5 +105,6 @@ def _as_webhook(row: Any) -> Webhook:
         attempts=row.attempts,
         failing_since=row.failing_since,
         error=row.error,
+        next_at=row.next_at,
         dead_at=row.dead_at,
     )

@@ -289,6 +289,7 @@ webhooks = Table(
     Column("error", Text),
     Column("dead_at", Double),
     Index("webhooks_by_time", "next_at"),  # to find what is due
+    Index("webhooks_by_failure", "failing_since", "dead_at"),  # to count those that fail
     Index("webhooks_by_run", "run"),  # to mark those of a run, and for retention
 )
 """The webhooks of runs with events that are not delivered, or that are pending."""

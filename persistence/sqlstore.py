@@ -42,7 +42,13 @@ from .reading_flows import (
     read_version,
     read_versions,
 )
-from .reading_webhooks import read_dead_webhooks, read_due_webhooks, read_webhook
+from .reading_webhooks import (
+    count_webhooks,
+    read_dead_webhooks,
+    read_due_webhooks,
+    read_failing_webhooks,
+    read_webhook,
+)
 from .searching import read_runs, read_runs_of_requests, search_runs
 from .statements import Statements
 from .store import Batch, Retention, Stored
@@ -277,6 +283,8 @@ class SqlStore:
     due_webhooks = _reads(read_due_webhooks)
     webhook = _reads(read_webhook)
     dead_webhooks = _reads(read_dead_webhooks)
+    failing_webhooks = _reads(read_failing_webhooks)
+    count_webhooks = _reads(count_webhooks)
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         return await self._database.run(

@@ -6,6 +6,7 @@ batch is one transaction: all of it is committed, or nothing. `failures.py` defi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -23,7 +24,7 @@ from ..protocol.states import Status
 from ..protocol.tracecontext import TraceContext
 from ..protocol.webhooks import Webhook
 from .flows import FlowMemo, FlowRunPage, FlowRunQuery, StoredFlow, WorkerRow
-from .webhooks import DueWebhooks, WebhookMemo
+from .webhooks import DueWebhooks, WebhookCounts, WebhookMemo
 
 
 class Terms(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -457,17 +458,25 @@ class Store(Protocol):
         without: Sequence[str],
         among: Sequence[str] | None = None,
         failed: bool | None = None,
+        horizon: float = math.inf,
     ) -> DueWebhooks:
         """Return at most `most` webhooks with undelivered events, those that are due first; except those of
         `busy` receivers, and those `without`, given by their ids. With `among`, only those of these
         receivers. If `failed` is false, only those without a failed attempt of their next event; if it is
-        true, those with one are added to those of `among`."""
+        true, those with one are added to those of `among`. Those that are due after the `horizon` precede
+        all others: the clock was set back."""
 
     async def webhook(self, id: str) -> Webhook | None:
         """Return one webhook."""
 
     async def dead_webhooks(self, limit: int, after: str | None) -> list[Webhook]:
         """Return dead webhooks, in the order of their ids, after an id."""
+
+    async def failing_webhooks(self, limit: int, after: str | None) -> list[Webhook]:
+        """Return failing webhooks that are not dead, in the order of their ids, after an id."""
+
+    async def count_webhooks(self) -> WebhookCounts:
+        """Count failing and dead webhooks."""
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         """Delete at most `most` ended runs and `most` events that need not be kept; returns their number."""

@@ -49,14 +49,14 @@ class WebhookFailed(msgspec.Struct, frozen=True, gc=False):
 
 
 class WebhookRevived(msgspec.Struct, frozen=True, gc=False):
-    """A dead webhook is delivered again, from this time on."""
+    """A failing or dead webhook is due at this time. A dead one begins anew."""
 
     webhook: str
     at: float
 
 
 class WebhookDropped(msgspec.Struct, frozen=True, gc=False):
-    """A dead webhook was dropped."""
+    """A failing or dead webhook was dropped."""
 
     webhook: str
 
@@ -75,3 +75,10 @@ class DueWebhook(msgspec.Struct, frozen=True, gc=False):
 
 
 DueWebhooks = list[DueWebhook]
+
+
+class WebhookCounts(msgspec.Struct, frozen=True, gc=False):
+    """The numbers of failing and of dead webhooks."""
+
+    failing: int
+    dead: int

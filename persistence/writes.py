@@ -212,10 +212,12 @@ FAIL_WEBHOOK = (
 """An attempt has failed."""
 
 REVIVE_WEBHOOK = (
-    "UPDATE webhooks SET attempts = 0, failing_since = NULL, dead_at = NULL, next_at = ? "
-    "WHERE id = ? AND dead_at IS NOT NULL"
+    # MySQL assigns from left to right, so `dead_at` is cleared last.
+    "UPDATE webhooks SET next_at = ?, attempts = CASE WHEN dead_at IS NULL THEN attempts ELSE 0 END, "
+    "failing_since = CASE WHEN dead_at IS NULL THEN failing_since ELSE NULL END, dead_at = NULL "
+    "WHERE id = ? AND failing_since IS NOT NULL"
 )
-"""A dead webhook is delivered again."""
+"""A failing or dead webhook is due now. A dead one begins anew."""
 
-DROP_WEBHOOK = "DELETE FROM webhooks WHERE id = ? AND dead_at IS NOT NULL"
-"""Remove a dead webhook."""
+DROP_WEBHOOK = "DELETE FROM webhooks WHERE id = ? AND failing_since IS NOT NULL"
+"""Remove a failing or dead webhook."""

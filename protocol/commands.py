@@ -53,7 +53,7 @@ from .schedule_commands import (
 )
 from .schedules import ScheduleRecord
 from .submission import NewRun, SubmitCommand
-from .webhook_commands import DeadWebhooks, DropWebhook, RedeliverWebhook
+from .webhook_commands import DeadWebhooks, DropWebhook, FailingWebhooks, RedeliverWebhook
 from .webhooks import Webhook
 
 # Runs.
@@ -420,6 +420,7 @@ Command = (
     | TriggerSchedule
     | DeleteSchedule
     | DeadWebhooks
+    | FailingWebhooks
     | RedeliverWebhook
     | DropWebhook
     | Auth

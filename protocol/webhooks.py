@@ -20,8 +20,15 @@ from .values import shown
 GIVE_UP_AFTER = 86_400.0
 """Seconds for which failed deliveries of an event are repeated."""
 
+LONGEST_PAUSE = 3600.0
+"""Seconds between two attempts, at most. An attempt is never due later than this from now, except after the
+clock was set back."""
+
+SETTLING_TIME = 3600.0
+"""Seconds for which the engine must have attempted deliveries without an interruption before a webhook can be
+dead: a receiver may need a while after the machine was down."""
+
 _FIRST_PAUSE = 5.0
-_LONGEST_PAUSE = 3600.0
 _SHORTEST_SECRET = 16
 _REMEDY = 'create one with "openssl rand -hex 32"'
 
@@ -37,7 +44,8 @@ class Webhook(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
     """The delivery of one run's events to one URL.
 
     `delivered` is the seq up to which it is complete. `attempts` are the failed ones of the next event, since
-    `failing_since`, and `error` is the last failure. `dead_at` is when the engine gave up.
+    `failing_since`, `error` is the last failure, and `next_at` is when the next attempt is due. `dead_at` is
+    when the engine gave up.
     """
 
     id: str
@@ -48,6 +56,7 @@ class Webhook(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
     attempts: int = 0
     failing_since: float | None = None
     error: str | None = None
+    next_at: float | None = None
     dead_at: float | None = None
 
 
@@ -71,12 +80,13 @@ def receiver_of(url: str) -> str:
     return blake2b(f"{parts.scheme}://{parts.netloc}".lower().encode(), digest_size=16).hexdigest()
 
 
-def after_failure(webhook: Webhook, now: float, random: float) -> Failure:
-    """Decide when to try again; `random` is between 0 and 1."""
+def after_failure(webhook: Webhook, now: float, random: float, uninterrupted: float) -> Failure:
+    """Decide when to try again; `random` is between 0 and 1. `uninterrupted` are the seconds since the engine
+    started, or its clock was set."""
     since = now if webhook.failing_since is None else min(webhook.failing_since, now)
-    if now - since >= GIVE_UP_AFTER:
+    if now - since >= GIVE_UP_AFTER and uninterrupted >= SETTLING_TIME:
         return Failure(webhook.attempts + 1, since, None)
-    pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(webhook.attempts, 30)) * (1 + random) / 2
+    pause = min(LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(webhook.attempts, 30)) * (1 + random) / 2
     return Failure(webhook.attempts + 1, since, now + pause)
 
 

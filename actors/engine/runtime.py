@@ -51,6 +51,7 @@ from ..schedules.configured import Tables, all_declared, check_declared, configu
 from ..scheduling.supervisor import Supervisor
 from ..webhooks.api import Webhooks
 from ..webhooks.deliveries import Deliveries
+from ..webhooks.holds import Holds
 from ..webhooks.subscribing import Subscriptions
 from ..workers.api import Workers
 from ..workers.dispatch import Dispatch
@@ -211,9 +212,11 @@ class Runtime:
         self._http = HttpPush(networks)
         self._hooks_http = HttpPush(webhook_networks, reads_bodies=False)
         self._deliveries = None
+        holds = Holds()
         if webhook_secret is not None:
+            sends = push or self._hooks_http
             self._deliveries = Deliveries(
-                self._journal, store, push or self._hooks_http, webhook_secret, clock, random.random
+                self._journal, store, sends, webhook_secret, clock, random.random, holds
             )
             self._journal.machine.wake_webhooks = self._deliveries.wake
         self._registry = Registry(self._journal, clock)
@@ -241,7 +244,7 @@ class Runtime:
             self._settled,
             Workers(entry, self._registry, self._queue, clock, networks),
             flow_services,
-            Webhooks(entry, self._journal, store, clock, self._wake_webhooks),
+            Webhooks(entry, self._journal, store, clock, holds, self._deliveries),
             Executors(self._executors),
             ids,
             clock,
@@ -369,10 +372,6 @@ class Runtime:
             self._schedules.restore(stored.schedules, declared, self._ids)
             self._directory.add(self._schedules)
         await self._journal.look(lambda committed: committed.seq)
-
-    def _wake_webhooks(self) -> None:
-        if self._deliveries is not None:
-            self._deliveries.wake()
 
     def _recall(self, stored: StoredRun) -> Submission:
         return recall(stored, self._jobs, self._clock())

@@ -19,12 +19,15 @@ from msgspec.structs import replace
 from ...persistence.store import Store
 from ...persistence.webhooks import DueWebhook, WebhookFailed, WebhookMemo, WebhookSettled
 from ...protocol.events import Event, WebhookChanged
-from ...protocol.webhooks import Webhook, after_failure, headers
+from ...protocol.webhooks import LONGEST_PAUSE, Webhook, after_failure, headers
 from ..channel import Reply
 from ..journal.change import Change
 from ..journal.journal import Journal
 from ..workers.push import Push, PushFailed
+from .holds import Holds
+from .reports import Reports
 from .shares import PATIENCE, PROMPT, Share, Shares
+from .uptime import Uptime
 
 logger = logging.getLogger("greenroom")
 
@@ -49,6 +52,7 @@ class Deliveries:
         secret: bytes,
         clock: Callable[[], float],
         random: Callable[[], float],
+        holds: Holds,
     ) -> None:
         self._journal = journal
         self._store = store
@@ -59,14 +63,22 @@ class Deliveries:
         self._woken = trio.Event()
         self._shares = Shares()
         self._requests: dict[str, trio.CancelScope] = {}  # those that wait for a response, by webhook
+        self._holds = holds
+        self._reports = Reports()
+        self.succeeded = 0
+        """The number of deliveries that a receiver has accepted."""
+        self.failed = 0
+        """The number of attempts that failed."""
 
     def wake(self) -> None:
-        """Look for what is due: an event was committed that concerns a webhook, or a dead one is revived."""
+        """Look for what is due: a commit concerns a webhook, or a caller has changed one."""
         self._woken.set()
 
     async def run(self) -> None:
         """Deliver until cancelled."""
+        self._uptime = Uptime(self._clock(), trio.current_time())
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._reports.run)
             while True:
                 self._woken = trio.Event()
                 wait = await self._start_due(nursery)
@@ -80,16 +92,23 @@ class Deliveries:
     async def _start_share(self, share: Share, nursery: trio.Nursery) -> float:
         shares = self._shares
         while (wanted := shares.wanted(share, trio.current_time())) is not None:
-            limits = (wanted.most, wanted.busy, wanted.without, wanted.among, wanted.failed)
+            now, released = self._clock(), self._holds.released
+            horizon = now + LONGEST_PAUSE
+            without = [*wanted.without, *self._holds.held]
+            limits = (wanted.most, wanted.busy, without, wanted.among, wanted.failed, horizon)
             found = await self._journal.read(partial(self._store.due_webhooks, *limits))
+            if released != self._holds.released:
+                continue
             if not found:
                 break
-            now = self._clock()
             waiting = 0
             for due in found:
-                if due.next_at > now:
+                if now < due.next_at <= horizon:
                     return min(due.next_at - now, _RECHECK)
                 if shares.take(due.webhook.id, due.receiver, share):
+                    if not self._holds.begin(due.webhook.id):
+                        shares.release(due.webhook.id)
+                        continue
                     nursery.start_soon(self._deliver, due)
                 else:
                     waiting += 1
@@ -103,6 +122,7 @@ class Deliveries:
         try:
             await self._deliver_page(due)
         finally:
+            self._holds.end(due.webhook.id)
             self._shares.release(due.webhook.id)
             self.wake()
 
@@ -113,12 +133,17 @@ class Deliveries:
         events = await self._journal.read(read)
         for event in events:
             began = trio.current_time()
-            error = await self._post(webhook, event)
+            with self._holds.attempt(webhook.id) as attempt:
+                error = await self._post(webhook, event)
+            if attempt.cancelled_caught:  # a caller redelivers or drops the webhook
+                return
             in_time = trio.current_time() - began <= PROMPT
             self._shares.rate(due.receiver, prompt=error is None and in_time)
             if error is not None:
-                await self._failed(webhook, error)
+                await self._failed(webhook, due.receiver, error)
                 return
+            self.succeeded += 1
+            self._reports.accepted(due.receiver)
             settled = event.seq
             webhook = replace(webhook, attempts=0, failing_since=None)
             await self._commit(WebhookSettled(webhook.id, settled, self._clock()))
@@ -154,20 +179,16 @@ class Deliveries:
             logger.exception("the push raised an error that is not PushFailed: the delivery counts as failed")
             return f"the push raised {type(error).__name__}: {error}"[:_MAX_ERROR]
 
-    async def _failed(self, webhook: Webhook, error: str) -> None:
+    async def _failed(self, webhook: Webhook, receiver: str, error: str) -> None:
+        self.failed += 1
+        self._reports.failed(receiver, webhook, error)
         now = self._clock()
-        outcome = after_failure(webhook, now, self._random())
+        uninterrupted = self._uptime.seconds(now, trio.current_time())
+        outcome = after_failure(webhook, now, self._random(), uninterrupted)
         memo = WebhookFailed(webhook.id, outcome.attempts, outcome.since, outcome.next_at, error, now)
         if outcome.next_at is not None:
             await self._commit(memo)
             return
-        logger.warning(
-            "webhook %s of run %s is dead after %d failed attempts: %s",
-            webhook.id,
-            webhook.run,
-            outcome.attempts,
-            error,
-        )
         dead = WebhookChanged(
             seq=0,
             at=0,
@@ -179,6 +200,7 @@ class Deliveries:
             error=error,
         )
         await self._commit(memo, dead)
+        self._reports.died(webhook, outcome.attempts, error)
 
     async def _commit(self, memo: WebhookMemo, *events: Event) -> None:
         await self._journal.ask(Change(events, memos=(memo,), reply=Reply()))

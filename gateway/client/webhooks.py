@@ -21,8 +21,17 @@ class ClientWebhooks:
         """See `Webhooks.dead`."""
         check_page(limit)
         if after is not None:
-            check_webhook_id(after)
-        command = wire.DeadWebhooks(id=self._link.number(), limit=limit, after=after)
+            check_webhook_id(after, "after")
+        return await self._list(wire.DeadWebhooks(id=self._link.number(), limit=limit, after=after))
+
+    async def failing(self, *, limit: int = 100, after: str | None = None) -> Sequence[Webhook]:
+        """See `Webhooks.failing`."""
+        check_page(limit)
+        if after is not None:
+            check_webhook_id(after, "after")
+        return await self._list(wire.FailingWebhooks(id=self._link.number(), limit=limit, after=after))
+
+    async def _list(self, command: wire.DeadWebhooks | wire.FailingWebhooks) -> list[Webhook]:
         parts = await self._link.ask_for_parts(command)
         return [webhook for part in parts for webhook in part.webhooks or ()]
 

@@ -15,6 +15,7 @@ import trio
 from ...actors.engine.reads import Reads
 from ...actors.journal.stream import Stream
 from ...persistence.store import Store
+from ...persistence.webhooks import WebhookCounts
 from ...protocol.cluster import Joined, no_leader
 from ...protocol.events import Event
 from ...protocol.flow.records import WorkerState
@@ -39,6 +40,7 @@ class Replica(Reads):
         self.max_value_bytes = max_value_bytes
         self.executors = _ReplicatedExecutors(self)
         self.workers = _NoWorkers()
+        self.webhooks = _NoWebhooks()
         self.epoch = ""
         self.nodes: Sequence[NodeInfo] = ()
         """The nodes of the cluster, as the leader has last listed them."""
@@ -182,6 +184,17 @@ class _NoWorkers:
     def queued(self) -> tuple[int, int]:
         """No work items."""
         return 0, 0
+
+
+class _NoWebhooks:
+    """Webhooks are known only to the leader."""
+
+    attempted = (0, 0)
+
+    async def counts(self) -> WebhookCounts:
+        """No webhooks."""
+        await trio.lowlevel.checkpoint()
+        return WebhookCounts(failing=0, dead=0)
 
 
 def _executors(committed: Projection) -> Sequence[ExecutorInfo]:

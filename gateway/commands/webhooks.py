@@ -15,6 +15,11 @@ async def _dead(context: Context, command: wire.DeadWebhooks) -> Fields:
     return {"webhooks": found}
 
 
+async def _failing(context: Context, command: wire.FailingWebhooks) -> Fields:
+    found = await context.engine.webhooks.failing(limit=command.limit, after=command.after)
+    return {"webhooks": found}
+
+
 async def _redeliver(context: Context, command: wire.RedeliverWebhook) -> Fields:
     return {"webhook": await context.engine.webhooks.redeliver(command.webhook_id, by=context.by)}
 
@@ -29,6 +34,14 @@ _ONE = "/api/webhooks/{webhook_id}"
 WEBHOOK_TABLE: tuple[Entry, ...] = (
     Entry(
         wire.DeadWebhooks, _OPERATOR, _dead, Http("GET", "/api/webhooks/dead"), heavy=True, repeatable=True
+    ),
+    Entry(
+        wire.FailingWebhooks,
+        _OPERATOR,
+        _failing,
+        Http("GET", "/api/webhooks/failing"),
+        heavy=True,
+        repeatable=True,
     ),
     Entry(
         wire.RedeliverWebhook,

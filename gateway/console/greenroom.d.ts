@@ -127,7 +127,7 @@ export class Client<State extends Projection | null = Projection> {
   readonly executors: Executors;
   /** Schedules: runs that the engine submits at due times. */
   readonly schedules: Schedules;
-  /** Dead webhooks, to which an event could not be delivered for a day. */
+  /** Webhooks to which an event could not be delivered: failing ones, and dead ones after a day. */
   readonly webhooks: Webhooks;
   /** The cluster behind the gateway. Its methods fail with `conflict` if the server is not a node of one. */
   readonly cluster: Cluster;
@@ -284,9 +284,11 @@ export interface Executors {
 export interface Webhooks {
   /** Dead webhooks in the order of their ids, at most `limit` (100), after the id `after`. */
   dead(options?: { limit?: number; after?: string | null }): Promise<Webhook[]>;
-  /** Deliver a dead webhook again, from the first event that was not delivered on. */
+  /** Webhooks whose last attempt failed and that are not dead, in the same order. */
+  failing(options?: { limit?: number; after?: string | null }): Promise<Webhook[]>;
+  /** Deliver a failing or dead webhook now, from the first event that was not delivered on. */
   redeliver(id: string): Promise<Webhook>;
-  /** Delete a dead webhook: its events are not delivered. */
+  /** Delete a failing or dead webhook: its events are not delivered. */
   drop(id: string): Promise<Webhook>;
 }
 
@@ -1398,7 +1400,8 @@ export interface BulkResult {
  * The delivery of one run's events to one URL.
  *
  * `delivered` is the seq up to which it is complete. `attempts` are the failed ones of the next event, since
- * `failing_since`, and `error` is the last failure. `dead_at` is when the engine gave up.
+ * `failing_since`, `error` is the last failure, and `next_at` is when the next attempt is due. `dead_at` is
+ * when the engine gave up.
  */
 export interface Webhook {
   id: string;
@@ -1409,6 +1412,7 @@ export interface Webhook {
   attempts?: number;
   failing_since?: number;
   error?: string;
+  next_at?: number;
   dead_at?: number;
 }
 

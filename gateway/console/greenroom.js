@@ -891,16 +891,21 @@ export class Client {
     },
   };
 
-  /** Dead webhooks, as `engine.webhooks` in Python. */
+  /** Failing and dead webhooks, as `engine.webhooks` in Python. */
   webhooks = {
     /** Webhooks to which an event could not be delivered for a day, in the order of their ids. */
     dead: async (options = {}) => {
       const given = toWire("webhooks.dead", options, ["limit", "after"]);
       return (await this.#ask({ ...given, type: "dead_webhooks" }, true)).webhooks;
     },
-    /** Deliver a dead webhook again, from the first event that was not delivered on. */
+    /** Webhooks whose last attempt failed and that are not dead, in the order of their ids. */
+    failing: async (options = {}) => {
+      const given = toWire("webhooks.failing", options, ["limit", "after"]);
+      return (await this.#ask({ ...given, type: "failing_webhooks" }, true)).webhooks;
+    },
+    /** Deliver a failing or dead webhook now, from the first event that was not delivered on. */
     redeliver: async (id) => (await this.#ask({ type: "redeliver_webhook", webhook_id: id })).webhook,
-    /** Delete a dead webhook: its events are not delivered. */
+    /** Delete a failing or dead webhook: its events are not delivered. */
     drop: async (id) => (await this.#ask({ type: "drop_webhook", webhook_id: id })).webhook,
   };
 

@@ -44,7 +44,7 @@ from ...protocol.validation import (
     MAX_TAGS,
     FilesFate,
 )
-from ...protocol.webhook_commands import DeadWebhooks, DropWebhook, RedeliverWebhook
+from ...protocol.webhook_commands import DeadWebhooks, DropWebhook, FailingWebhooks, RedeliverWebhook
 from ..tasks.forms import STATUSES
 from ..tasks.input import (
     MAX_PAGE,
@@ -246,6 +246,7 @@ _OF_COMMANDS: dict[type[msgspec.Struct], dict[str, Json]] = {
         "missed_limit": {"type": "integer", "minimum": 1, "maximum": 1000},
     },
     DeadWebhooks: {"after": _WEBHOOK},
+    FailingWebhooks: {"after": _WEBHOOK},
     RedeliverWebhook: {"webhook_id": _WEBHOOK},
     DropWebhook: {"webhook_id": _WEBHOOK},
     **{

@@ -121,6 +121,7 @@ ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     schedule_wire.ResumeSchedule: ("schedule",),
     schedule_wire.TriggerSchedule: ("run_id", "joined"),
     webhook_wire.DeadWebhooks: ("webhooks",),
+    webhook_wire.FailingWebhooks: ("webhooks",),
     webhook_wire.RedeliverWebhook: ("webhook",),
     webhook_wire.DropWebhook: ("webhook",),
 }

@@ -10,6 +10,7 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from ...actors.engine.api import Engine
+from ...persistence.webhooks import WebhookCounts
 from ...protocol.events import Event, NodeRan, RunStateChanged, ScheduleFired, ScheduleMissed
 from ...protocol.flow.records import NodeStatus, WorkerState, WorkerStatus
 from ...protocol.fold import Projection
@@ -24,6 +25,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _WAITS = (0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200, 43_200)
 _COMMITS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _EXECUTOR_STATUSES = ("attached", "disconnected", "draining")
+_OUTCOMES = ("succeeded", "failed")
 _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -82,6 +84,11 @@ class Metrics:
         self._schedules = gauge("greenroom_schedules", "Schedules, by whether they are paused", ["state"])
         self._firings = counter("greenroom_schedule_firings", "Firings of schedules, by outcome", ["outcome"])
         self._missed = counter("greenroom_schedule_missed", "Due times that schedules have left out")
+        self._webhooks = gauge("greenroom_webhooks", "Webhooks that fail, or are dead", ["state"])
+        self._deliveries = counter(
+            "greenroom_webhook_deliveries", "Attempts to deliver an event, by outcome", ["outcome"]
+        )
+        self._delivered_before = engine.webhooks.attempted
         self._counted = engine.executors
         self._lost_before = engine.executors.lost
         self._blocked_before = engine.blocked
@@ -92,6 +99,8 @@ class Metrics:
             self._node_runs.labels(name)
         for outcome in ("submitted", "refused"):
             self._firings.labels(outcome)
+        for outcome in _OUTCOMES:
+            self._deliveries.labels(outcome)
 
     def begin(self, snapshot: Snapshot) -> None:
         """Start with the runs that are queued already."""
@@ -134,6 +143,7 @@ class Metrics:
         workers: Sequence[WorkerState],
         executors: Sequence[ExecutorInfo],
         schedules: Sequence[ScheduleRecord],
+        webhooks: WebhookCounts,
         *,
         lag: int,
     ) -> bytes:
@@ -151,6 +161,8 @@ class Metrics:
         paused = sum(schedule.paused for schedule in schedules)
         self._schedules.labels("paused").set(paused)
         self._schedules.labels("active").set(len(schedules) - paused)
+        self._webhooks.labels("failing").set(webhooks.failing)
+        self._webhooks.labels("dead").set(webhooks.dead)
         for place, count in zip(("waiting", "leased"), self._engine.workers.queued(), strict=True):
             self._queue_items.labels(place).set(count)
         for status, pending in counts.runs.items():
@@ -178,6 +190,7 @@ class Metrics:
         executors = self._engine.executors
         if executors is not self._counted:
             self._counted, self._lost_before, self._blocked_before = executors, 0, (0, 0.0)
+            self._delivered_before = (0, 0)
         self._lost.inc(executors.lost - self._lost_before)
         self._lost_before = executors.lost
         times, seconds = self._engine.blocked
@@ -185,3 +198,7 @@ class Metrics:
         self._blocked.inc(times - times_before)
         self._blocked_time.inc(seconds - seconds_before)
         self._blocked_before = (times, seconds)
+        attempted = self._engine.webhooks.attempted
+        for outcome, now, before in zip(_OUTCOMES, attempted, self._delivered_before, strict=True):
+            self._deliveries.labels(outcome).inc(now - before)
+        self._delivered_before = attempted

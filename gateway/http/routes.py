@@ -268,7 +268,8 @@ async def _metrics(call: Call) -> Response:
     engine = shared.engine
     workers, executors = await engine.workers.list(), await engine.executors.list()
     schedules = await engine.look(sorted_schedules)
-    text = shared.metrics.exposition(counts, workers, executors, schedules, lag=shared.lag)
+    webhooks = await engine.webhooks.counts()
+    text = shared.metrics.exposition(counts, workers, executors, schedules, webhooks, lag=shared.lag)
     return Response(200, text, CONTENT_TYPE)
 
 

@@ -91,9 +91,10 @@ class ClientSchedules(Facade[schedules.ClientSchedules]):
 
 
 class ClientWebhooks(Facade[webhooks.ClientWebhooks]):
-    """The dead webhooks of the engine behind a gateway."""
+    """The failing and dead webhooks of the engine behind a gateway."""
 
     dead = method(webhooks.ClientWebhooks.dead)
+    failing = method(webhooks.ClientWebhooks.failing)
     redeliver = method(webhooks.ClientWebhooks.redeliver)
     drop = method(webhooks.ClientWebhooks.drop)
 

@@ -84,9 +84,10 @@ class Schedules(Facade[schedules_api.Schedules]):
 
 
 class Webhooks(Facade[webhooks_api.Webhooks]):
-    """The dead webhooks of an engine."""
+    """The failing and dead webhooks of an engine."""
 
     dead = method(webhooks_api.Webhooks.dead)
+    failing = method(webhooks_api.Webhooks.failing)
     redeliver = method(webhooks_api.Webhooks.redeliver)
     drop = method(webhooks_api.Webhooks.drop)
 

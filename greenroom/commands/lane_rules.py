@@ -7,13 +7,17 @@ from typing import Any
 from msgspec import to_builtins
 
 from ..protocol.lanes import LaneRules
+from ..protocol.notify import USUAL_TYPES
 
 
 def described(rules: LaneRules, *, paused: bool = False) -> str:
     """The rules of a lane that are not the defaults, and whether it is paused."""
     values = to_builtins(rules)
     if rules.notify is not None:
+        types = rules.notify.types
         values["notify"] = rules.notify.url
+        if types != USUAL_TYPES:
+            values["notify"] += f" ({', '.join(types)})"
     found = [f"{name}={_written(value)}" for name, value in values.items()]
     return ", ".join(["paused", *found] if paused else found)
 

@@ -10,6 +10,7 @@ from ..config.durations import duration
 from ..protocol.lanes import LaneRules
 from .connection import Server, for_server
 from .lane_rules import described
+from .notify import notify_given, notify_type
 from .output import cancelled, echo, echo_json, table
 
 
@@ -110,7 +111,8 @@ def resume(server: Server, lane: str) -> None:
     "--age", metavar="TIME", help="The wait that raises a run's priority by 1, such as 10m; `none` for never."
 )
 @click.option("--priority", metavar="N", help="The priority of runs without one of their own; `none` for 0.")
-@click.option("--notify", metavar="URL", help="Deliver the changes of later runs here; `none` for nowhere.")
+@click.option("--notify", metavar="URL", help="Deliver events of later runs here; `none` for nowhere.")
+@notify_type
 @for_server
 def rules(server: Server, lane: str, weights: tuple[str, ...], **options: Any) -> None:
     """Show or change the rules by which a lane chooses its next run. Rules that are not given stay.
@@ -120,8 +122,10 @@ def rules(server: Server, lane: str, weights: tuple[str, ...], **options: Any) -
       greenroom lanes rules images --fair-by tenant --weight gold=3
       greenroom lanes rules images --rate 100/min --burst 10
       greenroom lanes rules images --rate none
+      greenroom lanes rules images --notify https://example.org/hooks --notify-type run_log
     """
-    changes = {name: _rule(name, value) for name, value in options.items() if value is not None}
+    given = notify_given(options)
+    changes = {name: _rule(name, value) for name, value in given.items() if value is not None}
     if weights:
         changes["weights"] = None if weights == ("none",) else dict(_weight(pair) for pair in weights)
     if changes:

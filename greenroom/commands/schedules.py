@@ -11,6 +11,7 @@ from ..gateway.client import Client
 from ..protocol.schedules import ScheduleRecord
 from .connection import Server, for_server
 from .durations import Duration
+from .notify import notify_given
 from .output import STYLES, brief, due, echo, echo_json, fields, table
 from .submit import echo_accepted, parameters, params_given, repeated_submission
 
@@ -118,7 +119,8 @@ def put(server: Server, name: str, params: str | None, pairs: tuple[str, ...], *
       greenroom schedules put report --job report --cron "0 8 * * MON" -p team=sales --on-conflict queue
     """
     given = params_given(params, pairs)
-    schedule = server.ask(lambda client: client.schedules.put(name, params=given, **options))
+    chosen = notify_given(options)
+    schedule = server.ask(lambda client: client.schedules.put(name, params=given, **chosen))
     if server.as_json:
         echo_json(schedule)
     else:

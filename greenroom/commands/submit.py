@@ -13,6 +13,7 @@ from ..protocol.submission import OnConflict, OnConflictOfMany
 from .connection import Server, for_server
 from .durations import Duration, Timeout
 from .moments import Moment
+from .notify import notify_given, notify_type
 from .output import decoded, echo, end_with, parsed
 from .selecting import tags_given
 
@@ -95,7 +96,8 @@ _OPTIONS: list[_Option] = [
         callback=tags_given,
         help="A tag, by which the run can be found; repeatable.",
     ),
-    click.option("--notify", metavar="URL", help="Deliver the changes of the run's state to this URL."),
+    click.option("--notify", metavar="URL", help="Deliver events of the run to this URL."),
+    notify_type,
 ]
 _REQUEST_ID: _Option = click.option(
     "--request-id", metavar="ID", help="Two submissions with the same id create one run."
@@ -168,11 +170,13 @@ def submit(
       greenroom submit mirror --handle alice --start-at 2026-12-01T08:00
       greenroom submit mirror --handle alice --tag customer=42 --tag env=test
       greenroom submit mirror --handle alice --notify https://example.org/hooks
+      greenroom submit mirror --handle alice --notify https://example.org/hooks --notify-type run_log
     """
     given = params_given(params, pairs)
+    chosen = notify_given(options)
 
     async def talk(client: Client) -> None:
-        ticket = await client.submit(job, params=given, **options)
+        ticket = await client.submit(job, params=given, **chosen)
         if wait:
             end_with(await client.ended(ticket.id), server.as_json)
         else:

@@ -1,6 +1,8 @@
-"""`greenroom webhooks`: list, redeliver and drop dead webhooks."""
+"""`greenroom webhooks`: list, redeliver and drop failing and dead webhooks."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
 
 import click
 
@@ -13,34 +15,38 @@ _PAGE = 1000
 
 
 @click.group(invoke_without_command=True)
+@click.option("--failing", is_flag=True, help="List webhooks that fail and are attempted again.")
 @click.pass_context
 @for_server
-def webhooks(server: Server, ctx: click.Context) -> None:
-    """List, redeliver or drop webhooks that could not deliver an event for a day.
+def webhooks(server: Server, ctx: click.Context, failing: bool) -> None:
+    """List, redeliver or drop webhooks that could not deliver an event.
+
+    Without --failing, it lists dead webhooks, which could not deliver an event for a day.
 
     \b
     Examples:
       greenroom webhooks
+      greenroom webhooks --failing
       greenroom webhooks redeliver 5c0f3f0e7e3d4a1f9b1f6f2f8f9d7a10
       greenroom webhooks redeliver --all
       greenroom webhooks drop 5c0f3f0e7e3d4a1f9b1f6f2f8f9d7a10
     """
     if ctx.invoked_subcommand is not None:
         return
-    found = server.ask(_all_dead)
+    found = server.ask(_all_failing if failing else _all_dead)
     if server.as_json:
         for webhook in found:
             echo_json(webhook)
         return
     table(
-        ("webhook", "run", "url", "attempts", "dead since", "error"),
+        ("webhook", "run", "url", "attempts", *_times(failing), "error"),
         (
             (
                 webhook.id,
                 webhook.run,
                 webhook.url,
                 str(webhook.attempts),
-                moment(webhook.dead_at or 0.0),
+                *_times_of(webhook, failing),
                 webhook.error or "",
             )
             for webhook in found
@@ -53,7 +59,7 @@ def webhooks(server: Server, ctx: click.Context) -> None:
 @click.option("--all", "all_", is_flag=True, help="All dead webhooks.")
 @for_server
 def redeliver(server: Server, ids: tuple[str, ...], all_: bool) -> None:
-    """Deliver dead webhooks again, from the first event that was not delivered on.
+    """Deliver failing or dead webhooks now, from the first event that was not delivered on.
 
     \b
     Examples:
@@ -74,7 +80,7 @@ def redeliver(server: Server, ids: tuple[str, ...], all_: bool) -> None:
 @click.option("--all", "all_", is_flag=True, help="All dead webhooks.")
 @for_server
 def drop(server: Server, ids: tuple[str, ...], all_: bool) -> None:
-    """Delete dead webhooks: their events are not delivered.
+    """Delete failing or dead webhooks: their events are not delivered.
 
     \b
     Examples:
@@ -91,12 +97,29 @@ def drop(server: Server, ids: tuple[str, ...], all_: bool) -> None:
 
 
 async def _all_dead(client: Client) -> list[Webhook]:
+    return await _all(client.webhooks.dead)
+
+
+async def _all_failing(client: Client) -> list[Webhook]:
+    return await _all(client.webhooks.failing)
+
+
+async def _all(listed: Callable[..., Awaitable[Sequence[Webhook]]]) -> list[Webhook]:
     found: list[Webhook] = []
     while True:
-        page = await client.webhooks.dead(limit=_PAGE, after=found[-1].id if found else None)
+        page = await listed(limit=_PAGE, after=found[-1].id if found else None)
         found += page
         if len(page) < _PAGE:
             return found
+
+
+def _times(failing: bool) -> tuple[str, ...]:
+    return ("failing since", "next attempt") if failing else ("dead since",)
+
+
+def _times_of(webhook: Webhook, failing: bool) -> tuple[str, ...]:
+    times = (webhook.failing_since, webhook.next_at) if failing else (webhook.dead_at,)
+    return tuple("" if time is None else moment(time) for time in times)
 
 
 def _check(ids: tuple[str, ...], all_: bool) -> None:

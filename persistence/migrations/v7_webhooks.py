@@ -31,6 +31,7 @@ webhooks = Table(
     Column("error", Text),
     Column("dead_at", Double),
     Index("webhooks_by_time", "next_at"),
+    Index("webhooks_by_failure", "failing_since", "dead_at"),
     Index("webhooks_by_run", "run"),
     mysql_charset="utf8mb4",
     mysql_collate="utf8mb4_bin",

@@ -33,6 +33,7 @@ FOR_THE_GATEWAY = {
     ),
     "Workers": {"give_back", "permit", "queued"},
     "Executors": {"blocked", "ended", "lost", "serve", "ttl"},
+    "Webhooks": {"attempted", "counts"},
     "Schedules": {"configure"},  # for the server, when it reads its configuration again
     "Client": {"send_submission"},
 }

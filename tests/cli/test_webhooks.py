@@ -52,8 +52,14 @@ async def test_dead_webhooks_are_listed_redelivered_and_dropped():
             run = (await greenroom(*given, *at)).stdout.strip()
             dead = webhook_id(run, URL)
             failed = WebhookFailed(dead, 9, 1.0, None, "gone", 2.0)
+            fails = WebhookFailed(dead, 3, 1.0, 9e9, "slow", 2.0)
+            await engine._journal.ask(Change((), memos=(fails,)))
+            assert (await greenroom("webhooks", "--json", *at)).stdout == ""
+            [line] = (await greenroom("webhooks", "--failing", "--json", *at)).stdout.splitlines()
+            assert (json.loads(line)["attempts"], json.loads(line)["next_at"]) == (3, 9e9)
+            shown = (await greenroom("webhooks", "--failing", *at)).stdout
+            assert (dead in shown, "next attempt" in shown, "slow" in shown) == (True, True, True)
             await engine._journal.ask(Change((), memos=(failed,)))
-
             [line] = (await greenroom("webhooks", "--json", *at)).stdout.splitlines()
             assert (json.loads(line)["id"], json.loads(line)["error"]) == (dead, "gone")
             assert dead in (await greenroom("webhooks", *at)).stdout

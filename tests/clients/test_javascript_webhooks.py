@@ -43,6 +43,14 @@ async def test_runs_are_submitted_with_notify_and_dead_webhooks_are_redelivered_
         client.close();
         answer([first.id, second.id, refused]);
     """
+    failing = """
+        const client = await connect(argument);
+        const [first] = await client.webhooks.failing({ limit: 1 });
+        const later = await client.webhooks.failing({ after: first.id });
+        await client.webhooks.redeliver(first.id);
+        client.close();
+        answer([first.id, first.attempts, first.error, first.failing_since, first.next_at, later]);
+    """
     change = """
         const [url, first, second] = argument;
         const client = await connect(url);
@@ -64,6 +72,9 @@ async def test_runs_are_submitted_with_notify_and_dead_webhooks_are_redelivered_
         assert refused == "invalid"
         assert (await engine.snapshot()).lanes["images"].rules.notify is not None
         first, second = (webhook_id(run, URL) for run in runs)
+        failed = WebhookFailed(first, 9, 1.0, 9e9, "slow", 2.0)
+        await engine._journal.ask(Change((), memos=(failed,)))
+        assert await run_node(failing, gateway.url) == [first, 9, "slow", 1, 9e9, []]
         for id in (first, second):
             failed = WebhookFailed(id, 9, 1.0, None, "gone", 2.0)
             await engine._journal.ask(Change((), memos=(failed,)))

@@ -384,10 +384,13 @@ async def test_a_schedule_is_put_triggered_paused_and_deleted(engine: RunEngine)
 
 
 @on_each
-async def test_webhooks_that_are_not_dead_are_not_found(engine: RunEngine):
-    assert list(await engine.webhooks.dead(limit=10, after="0" * 32)) == []
+async def test_webhooks_that_do_not_exist_are_not_found(engine: RunEngine):
+    for listed in (engine.webhooks.dead, engine.webhooks.failing):
+        assert list(await listed(limit=10, after="0" * 32)) == []
+        with pytest.raises(errors.Invalid, match="after must be the id of a webhook"):
+            await listed(after="x")
     for call in (engine.webhooks.redeliver, engine.webhooks.drop):
-        with pytest.raises(errors.NotFound, match="all of its events are delivered"):
+        with pytest.raises(errors.NotFound, match="with its run, or it never existed"):
             await call("0" * 32)
         with pytest.raises(errors.Invalid, match="must be the id of a webhook"):
             await call("x")

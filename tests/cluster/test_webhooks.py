@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
 
+from greenroom.gateway.auth.tokens import Caller
+from greenroom.gateway.commands.entries import Context, Entry
+from greenroom.gateway.commands.table import BY_TYPE
+from greenroom.protocol.webhook_commands import DropWebhook, FailingWebhooks
 from tests.webhooks.receiving import SECRET, URL, Receiver
 
+from .scripted import OPERATOR
 from .world import World, until, world
 
 
@@ -50,3 +56,32 @@ async def test_only_the_leader_delivers(autojump_clock: Any) -> None:
         await first.router.engine.cancel(ticket.id)
         await trio.sleep(60)
         assert receiver.states(ticket.id) == ["queued", "cancelled"]
+
+
+async def test_a_follower_forwards_the_calls_for_failing_webhooks(autojump_clock: Any) -> None:
+    receiver = Receiver(lambda url, event: 503)
+    async with world() as home:
+        home.options = {"push": receiver, "webhook_secret": SECRET}
+
+        async def call(entry: Entry, caller: Caller, command: Any) -> Any:
+            assert entry.call is not None
+            return await entry.call(cast(Context, SimpleNamespace(engine=engine, by=caller.name)), command)
+
+        first = home.node("a", gateway=SimpleNamespace(max_frame_bytes=1 << 20, call=call))
+        await until(first.has_state.is_set)
+        [second] = await led(home, "b")
+        engine = first.router.engine
+        ticket = await engine.submit("quick", handle="h", notify=URL)
+        await engine.cancel(ticket.id)
+        await trio.sleep(1)
+
+        async def ask(command: Any) -> Any:
+            return await second.router.execute(not_here, BY_TYPE[type(command)], OPERATOR, command)
+
+        async def not_here(command: Any) -> Any:
+            raise AssertionError("a follower has no webhooks")
+
+        [failing] = (await ask(FailingWebhooks(id=0)))["webhooks"]
+        assert (failing.run, failing.attempts) == (ticket.id, 1)
+        await ask(DropWebhook(id=0, webhook_id=failing.id))
+        assert await engine.webhooks.failing() == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -91,13 +91,14 @@ async def house(
     limits: Limits | None = None,
     listen: bool = True,
     store: Any = "memory:",
+    options: Mapping[str, Any] = {},
     **config: Any,
 ) -> AsyncIterator[House]:
-    """An open gateway; without `listen`, only for connections in memory."""
+    """An open gateway; without `listen`, only for connections in memory. `options` are the engine's."""
     bodies = bodies or Bodies()
     settings = GatewayConfig(port=0, limits=limits or Limits(), **config)
     async with (
-        open_engine(bodies.jobs, store, shutdown_timeout=0) as engine,
+        open_engine(bodies.jobs, store, shutdown_timeout=0, **options) as engine,
         trio.open_nursery() as nursery,
         open_gateway(engine, settings, listeners=None if listen else []) as gateway,
     ):

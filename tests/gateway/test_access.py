@@ -203,6 +203,7 @@ MAY = {
         "trigger_schedule",
         "delete_schedule",
         "dead_webhooks",
+        "failing_webhooks",
         "redeliver_webhook",
         "drop_webhook",
     },

@@ -65,6 +65,42 @@ async def test_events_and_commits(autojump_clock):
         assert (now["greenroom_draining"], now["greenroom_store_down"]) == (0, 0)
 
 
+@pytest.mark.at_engine  # the leader delivers
+async def test_webhooks_and_their_deliveries(autojump_clock):
+    class Receiver:
+        status = 503
+        accepted = 0
+
+        async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+            self.accepted += self.status == 204
+            return self.status, b""
+
+    receiver = Receiver()
+    async with house(
+        listen=False, options={"push": receiver, "webhook_secret": "a secret of this test"}
+    ) as home:
+        now = await figures(home)
+        assert now["greenroom_webhook_deliveries_total{outcome=failed}"] == 0
+        for handle in "ab":
+            notify = f"https://{handle}.example.org/"
+            await home.engine.submit("wait", handle=handle, params={}, notify=notify)
+        await trio.sleep(1)
+        now = await figures(home)
+        assert now["greenroom_webhook_deliveries_total{outcome=failed}"] == 2
+        assert now["greenroom_webhook_deliveries_total{outcome=succeeded}"] == 0
+        assert now["greenroom_webhooks{state=failing}"] == 2
+        await trio.sleep(86_400 + 7200)
+        now = await figures(home)
+        assert (now["greenroom_webhooks{state=failing}"], now["greenroom_webhooks{state=dead}"]) == (0, 2)
+        receiver.status = 204
+        for webhook in await home.engine.webhooks.dead():
+            await home.engine.webhooks.redeliver(webhook.id)
+        await trio.sleep(1)
+        now = await figures(home)
+        assert now["greenroom_webhook_deliveries_total{outcome=succeeded}"] == receiver.accepted >= 4
+        assert (now["greenroom_webhooks{state=failing}"], now["greenroom_webhooks{state=dead}"]) == (0, 0)
+
+
 async def test_clients(autojump_clock):
     async with house(listen=False) as home:
         talk = await home.memory_socket()

@@ -1,4 +1,4 @@
-"""Dead webhooks over the gateway: the commands, HTTP, and limited tokens."""
+"""Failing and dead webhooks over the gateway: the commands, HTTP, and limited tokens."""
 
 from __future__ import annotations
 
@@ -53,6 +53,39 @@ async def test_a_dead_webhook_is_listed_redelivered_and_dropped() -> None:
             assert refused.value.code == code
 
 
+async def fail(home: House, handle: str = "a") -> Webhook:
+    """A failing webhook of a new run."""
+    run = (await home.engine.submit("wait", handle=handle, params={})).id
+    new = Webhook(id=webhook_id(run, URL), run=run, url=URL, types=("run_log",))
+    failed = WebhookFailed(new.id, 3, 1.0, 9e9, "the receiver responded with status 500", 2.0)
+    await commit(home, WebhookAdded(new, receiver_of(URL), 0.0), failed)
+    [failing] = [webhook for webhook in await home.engine.webhooks.failing() if webhook.run == run]
+    return failing
+
+
+@pytest.mark.at_engine
+async def test_a_failing_webhook_is_listed_redelivered_and_dropped() -> None:
+    async with house() as home, home.socket() as talk:
+        first, second = sorted([await fail(home), await fail(home, "b")], key=lambda webhook: webhook.id)
+        await die(home, "c")
+        listed = (await talk.call("failing_webhooks"))["webhooks"]
+        assert [webhook["id"] for webhook in listed] == [first.id, second.id]
+        shown = {name: listed[0][name] for name in ("attempts", "failing_since", "next_at", "error")}
+        assert shown == {
+            "attempts": 3,
+            "failing_since": 1.0,
+            "next_at": 9e9,
+            "error": "the receiver responded with status 500",
+        }
+        answer = await home.http("GET", f"/api/webhooks/failing?limit=1&after={first.id}")
+        assert [webhook["id"] for webhook in answer.json["webhooks"]] == [second.id]
+        assert (await talk.call("redeliver_webhook", webhook_id=first.id))["webhook"]["id"] == first.id
+        assert (await talk.call("drop_webhook", webhook_id=second.id))["webhook"]["id"] == second.id
+        [left] = (await talk.call("failing_webhooks"))["webhooks"]
+        assert left["id"] == first.id
+        assert left["next_at"] < 9e9
+
+
 @pytest.mark.at_engine
 async def test_every_call_over_http() -> None:
     async with house() as home:
@@ -92,6 +125,7 @@ async def test_viewers_and_limited_tokens_do_not_see_receivers(tmp_path: Path) -
             async with home.socket(headers={"authorization": f"Bearer {token}"}) as talk:
                 for type, fields in (
                     ("dead_webhooks", {}),
+                    ("failing_webhooks", {}),
                     ("redeliver_webhook", {"webhook_id": dead.id}),
                     ("drop_webhook", {"webhook_id": dead.id}),
                 ):

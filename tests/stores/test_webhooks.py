@@ -13,6 +13,7 @@ from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.store import Retention, Store
 from greenroom.persistence.webhooks import (
     WebhookAdded,
+    WebhookCounts,
     WebhookDropped,
     WebhookFailed,
     WebhookMemo,
@@ -107,6 +108,44 @@ async def test_a_dead_webhook_is_not_due_until_it_is_revived(place: Place) -> No
         assert await story.store.webhook(id) is None
 
 
+async def test_a_failing_webhook_is_listed_revived_and_dropped(place: Place) -> None:
+    async with opened(place) as story:
+        for run in ("r", "s", "t"):
+            await story.tell(created(run), memos=[added(run)])
+        r, s, t = (webhook_id(run, URL) for run in ("r", "s", "t"))
+        fails = [WebhookFailed(id, 2, NOW, NOW + 50, "é 漢字", NOW + 9) for id in (r, s)]
+        await story.tell(memos=[*fails, WebhookFailed(t, 30, NOW, None, "no", NOW + 9)])
+        listed = await story.store.failing_webhooks(10, None)
+        assert [each.id for each in listed] == sorted([r, s])
+        assert (listed[0].error, listed[0].attempts, listed[0].next_at) == ("é 漢字", 2, NOW + 50)
+        assert await story.store.failing_webhooks(10, min(r, s)) == listed[1:]
+        assert await story.store.failing_webhooks(1, None) == listed[:1]
+        assert await story.store.count_webhooks() == WebhookCounts(failing=2, dead=1)
+        await story.tell(memos=[WebhookRevived(r, NOW + 20), WebhookDropped(s)])
+        [revived] = await story.store.failing_webhooks(10, None)
+        assert (revived.id, revived.attempts, revived.failing_since) == (r, 2, NOW), "its day continues"
+        assert revived.next_at == NOW + 20
+        await story.tell(memos=[WebhookSettled(r, 1, NOW + 30), WebhookDropped(r), WebhookRevived(t, NOW)])
+        assert await story.store.failing_webhooks(10, None) == []
+        assert await story.store.count_webhooks() == WebhookCounts(failing=0, dead=0)
+        assert await story.store.webhook(r) is not None, "one that does not fail is not dropped"
+
+
+async def test_webhooks_that_are_due_after_the_horizon_come_first(place: Place) -> None:
+    async with opened(place) as story:
+        for run, at in (("far", NOW + 9000), ("near", NOW), ("farther", NOW + 9999), ("later", NOW + 1)):
+            await story.tell(created(run), memos=[added(run, at=at)])
+
+        async def found(most: int, horizon: float, without: Sequence[str] = ()) -> list[str]:
+            rows = await story.store.due_webhooks(most, [], without, None, None, horizon)
+            return [row.webhook.run for row in rows]
+
+        assert await found(9, NOW + 3600) == ["far", "farther", "near", "later"]
+        assert await found(3, NOW + 3600) == ["far", "farther", "near"]
+        assert await found(9, NOW + 9000) == ["farther", "near", "later", "far"]
+        assert await found(9, NOW + 3600, [webhook_id("far", URL)]) == ["farther", "near", "later"]
+
+
 async def test_runs_with_events_to_deliver_are_not_pruned(place: Place) -> None:
     async with opened(place) as story:
         for run in ("waits", "dead", "plain"):
@@ -162,7 +201,10 @@ async def test_every_store_changes_webhooks_in_the_same_way(place: Place, seed: 
                 assert await story.store.webhook(id) == await model.store.webhook(id)
             found = await story.store.due_webhooks(100, [], [])
             assert sorted(found, key=str) == sorted(await model.store.due_webhooks(100, [], []), key=str)
-            assert await story.store.dead_webhooks(100, None) == await model.store.dead_webhooks(100, None)
+            for name in ("dead_webhooks", "failing_webhooks"):
+                expected = await getattr(model.store, name)(100, None)
+                assert await getattr(story.store, name)(100, None) == expected
+            assert await story.store.count_webhooks() == await model.store.count_webhooks()
             await trio.lowlevel.checkpoint()
 
 
@@ -181,6 +223,7 @@ def _some_changes(
     if id in due:
         choices.append(WebhookSettled(id, random.randint(due[id].delivered, number - 1), now))
         choices.append(WebhookFailed(id, 1, now, random.choice([None, now + 5]), "no", now))
+        choices += [WebhookRevived(id, now), WebhookDropped(id)]
     else:
         choices += [WebhookRevived(id, now), WebhookDropped(id)]
     memos = [random.choice(choices[1:])]

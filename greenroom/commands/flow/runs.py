@@ -14,6 +14,7 @@ from ...protocol.flow.records import FlowRow, FlowTask, NodeRun
 from ...protocol.records import RunRecord, Snapshot
 from ...protocol.states import ENDED
 from ..connection import Server, find_last_run, for_server
+from ..notify import notify_given
 from ..output import (
     age,
     brief,
@@ -66,10 +67,11 @@ def run(server: Server, flow: str, params: str | None, watch: bool, **options: A
       greenroom flow run order --handle customer-17 --on-conflict queue --version 3
     """
     given = {} if params is None else json_given(params, "--params")
+    chosen = notify_given(options)
 
     async def talk(client: Client) -> tuple[RunRecord, Sequence[NodeRun]] | None:
         begin = client.state.seq if watch else 0
-        ticket = await client.flows.start(flow, params=given, **options)
+        ticket = await client.flows.start(flow, params=given, **chosen)
         if watch:
             ended = await _watch(client, ticket.id, begin, server.as_json)
             return ended, await all_node_runs(client.flows, ticket.id)

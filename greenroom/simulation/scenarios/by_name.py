@@ -29,6 +29,7 @@ NAMED = {
     "ordering": "greenroom.simulation.scenarios.ordering:ordering",
     "receivers": "greenroom.simulation.scenarios.receivers:receivers",
     "webhooks": "greenroom.simulation.scenarios.webhooks:webhooks",
+    "failing_webhooks": "greenroom.simulation.scenarios.failing_webhooks:failing_webhooks",
 }
 """The built-in scenarios."""
 

@@ -43,13 +43,7 @@ async def logs(run: Run, params: dict[str, float]) -> None:
 
 async def webhooks(world: World) -> None:
     """The scenario."""
-    play = _Play(world)
-    await play.begin()
-    async with trio.open_nursery() as play.nursery:
-        async for step in world.steps(40):
-            await play.step(step.random)
-        play.nursery.cancel_scope.cancel()
-    await play.end()
+    await Play(world).go_through()
 
 
 class _Receivers:
@@ -79,7 +73,9 @@ class _Receivers:
         return 204, b""
 
 
-class _Play:
+class Play:
+    """The steps of the scenario, and its end."""
+
     def __init__(self, world: World) -> None:
         self.nursery: trio.Nursery
         self._world = world
@@ -88,7 +84,17 @@ class _Play:
         self._receivers: _Receivers
         self._callers = 0
 
+    async def go_through(self) -> None:
+        """Do all steps."""
+        await self.begin()
+        async with trio.open_nursery() as self.nursery:
+            async for step in self._world.steps(40):
+                await self.step(step.random)
+            self.nursery.cancel_scope.cancel()
+        await self.end()
+
     async def begin(self) -> None:
+        """Start the server."""
         self._rules = WebhookRules(lambda: self._server.rules.model.events, self._world.fail)
         self._receivers = _Receivers(self._world, self._rules)
         self._server = await self._world.serve(
@@ -101,6 +107,7 @@ class _Play:
         )
 
     async def step(self, random: Random) -> None:
+        """Do something."""
         await self._start()
         deed = random.choice((*(self._submit,) * 5, self._wait, self._receive, self._receive, self._fault))
         await deed(random)

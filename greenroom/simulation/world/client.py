@@ -288,6 +288,7 @@ class WebhooksClient:
         self._client = client
 
     dead = _query(RunWebhooks.dead)
+    failing = _query(RunWebhooks.failing)
     redeliver = _command(RunWebhooks.redeliver)
     drop = _command(RunWebhooks.drop)
 

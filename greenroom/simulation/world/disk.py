@@ -20,7 +20,7 @@ from ...persistence.flows import FlowRunPage, StoredFlow
 from ...persistence.leasekeeping import Failed, Told
 from ...persistence.sqlstore import SqlStore
 from ...persistence.store import Batch, Checkpoint, Found, LeaseWatch, Retention, Store, Stored
-from ...persistence.webhooks import DueWebhook
+from ...persistence.webhooks import DueWebhook, WebhookCounts
 from ...protocol.errors import Conflict
 from ...protocol.events import Event, InterruptClosed
 from ...protocol.flow.records import NodeRun, VersionRow
@@ -296,6 +296,8 @@ class DiskStore:
     due_webhooks = _read(Store.due_webhooks, list[DueWebhook])
     webhook = _read(Store.webhook, Webhook | None)
     dead_webhooks = _read(Store.dead_webhooks, list[Webhook])
+    failing_webhooks = _read(Store.failing_webhooks, list[Webhook])
+    count_webhooks = _read(Store.count_webhooks, WebhookCounts)
 
     async def prune(self, retention: Retention, now: float, most: int) -> int:
         await self._reach()
