@@ -17,7 +17,7 @@ from ..jobs import Job, Jobs
 from ..webhooks.subscribing import Subscriptions
 
 
-class SubmissionChecks(msgspec.Struct, frozen=True, gc=False):
+class SubmissionChecks(msgspec.Struct, frozen=True):
     """The checks against the jobs and the limits of an engine."""
 
     jobs: Jobs
