@@ -83,6 +83,7 @@ async def test_the_installed_package_works_in_node_and_in_typescript(tmp_path: P
         "refused invalid",
         "executor undefined",
         "same true 1",
+        "old 0",
         "flows 0 of 0",
         "leader undefined of 0",
         "closed",
