@@ -29,6 +29,7 @@ from ..shared import Shared
 from ..tasks.calls import TABLE as TASK_CALLS
 from ..tasks.calls import TaskCall
 from ..tasks.input import NewTask, read
+from . import console
 from .head import Request
 from .javascript import FILES, client_file
 from .metrics import CONTENT_TYPE
@@ -271,6 +272,17 @@ async def _client_file(name: str, call: Call) -> Response:
     return client_file(call.request, name)
 
 
+async def _console(call: Call) -> Response:
+    """The page of the web console, or a file that it loads."""
+    segments = call.request.segments
+    if call.shared.config.console:
+        await console.load()
+        found = console.find(segments)
+        if found is not None:
+            return console.response(found, call.request)
+    raise _not_found(segments)
+
+
 def _table() -> dict[tuple[str, ...], dict[str, Route]]:
     table: dict[tuple[str, ...], dict[str, Route]] = {}
 
@@ -306,6 +318,8 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
 
 _TABLE = _table()
 
+_CONSOLE = Route(None, _console)
+
 _DOCUMENTS: dict[str, bytes] = {}
 """The generated documents, cached after the first request."""
 
@@ -337,9 +351,16 @@ def find(segments: tuple[str, ...]) -> dict[str, tuple[Route, dict[str, str]]]:
         if names is not None:
             for method, route in offered.items():
                 methods.setdefault(method, (route, names))
+    if console.is_address(segments):
+        for method in ("GET", "HEAD"):
+            methods.setdefault(method, (_CONSOLE, {}))
     if not methods:
-        raise NotFound(f"path /{'/'.join(segments)} not found", value="/".join(segments)[:200])
+        raise _not_found(segments)
     return methods
+
+
+def _not_found(segments: tuple[str, ...]) -> NotFound:
+    return NotFound(f"path /{'/'.join(segments)} not found", value="/".join(segments)[:200])
 
 
 def _match(template: tuple[str, ...], segments: tuple[str, ...]) -> dict[str, str] | None:
