@@ -433,14 +433,16 @@ class ServerBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The base of every message of the server: its type."""
 
 
-class Welcome(ServerBase, frozen=True, kw_only=True, tag="welcome"):
-    """The first message of the server: its epoch and seq, its limits, and the client's role."""
+class Welcome(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="welcome"):
+    """The first message of the server: its epoch and seq, its limits, and the client's role. `name` is that
+    of the client's token; absent if the server requires none."""
 
     epoch: str
     seq: int
     server: str
     limits: dict[str, int | float]
     role: str
+    name: str | None = None
 
 
 class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):

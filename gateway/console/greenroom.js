@@ -181,6 +181,7 @@ const isOfSchedule = (event) => event.type.startsWith("schedule_");
 export class Projection {
   #queued = 0;
   #executing = 0;
+  #pending = new Map(); // the number of runs by status
   #ended = new Set();
   #lanes = new Map();
   #handles = new Map();
@@ -217,6 +218,7 @@ export class Projection {
       this.#handles.get(run.handle).runs += 1;
       this.#lanes.get(run.lane).runs += 1;
       if (hasEnded(run)) this.#ended.add(run.id);
+      else this.#count(run.status, 1);
     }
   }
 
@@ -290,12 +292,7 @@ export class Projection {
     return {
       epoch: this.epoch,
       seq: this.seq,
-      engine: {
-        max_concurrent: this.maxConcurrent,
-        executing: this.#executing,
-        queued: this.#queued,
-        draining: this.draining,
-      },
+      engine: this.#engine(),
       lanes: mapped(this.#lanes, (lane) => ({
         limit: lane.limit,
         generation: lane.generation,
@@ -304,13 +301,7 @@ export class Projection {
         ...(lane.paused && { paused: true }),
         ...(Object.keys(lane.rules).length > 0 && { rules: lane.rules }),
       })),
-      handles: mapped(this.#handles, (handle) => ({
-        status: handle.status,
-        locked: handle.active !== null,
-        active_run: handle.active,
-        waiting: [...handle.waiting],
-        params: handle.params,
-      })),
+      handles: mapped(this.#handles, handleState),
       interrupts: Object.fromEntries(this.interrupts),
       runs: Object.fromEntries([...pending, ...ended]),
       executors: Object.fromEntries(this.executors),
@@ -318,8 +309,47 @@ export class Projection {
     };
   }
 
+  /** The numbers of runs as of `seq`: without lists, so it takes constant time per lane. */
+  counts() {
+    return {
+      seq: this.seq,
+      engine: this.#engine(),
+      lanes: mapped(this.#lanes, (lane) => ({
+        limit: lane.limit,
+        generation: lane.generation,
+        executing: lane.executing.size,
+        queued: lane.queued.size,
+        paused: lane.paused,
+      })),
+      runs: Object.fromEntries(this.#pending),
+    };
+  }
+
+  /** A handle as in a snapshot, or null. */
+  handle(name) {
+    const handle = this.#handles.get(name);
+    return handle === undefined ? null : handleState(handle);
+  }
+
+  #engine() {
+    return {
+      max_concurrent: this.maxConcurrent,
+      executing: this.#executing,
+      queued: this.#queued,
+      draining: this.draining,
+    };
+  }
+
+  #count(status, change) {
+    const number = (this.#pending.get(status) ?? 0) + change;
+    if (number > 0) this.#pending.set(status, number);
+    else this.#pending.delete(status);
+  }
+
   #transition(event) {
     const { run: id, from: before, to } = event;
+    if (before !== null) this.#count(before, -1);
+    if (!ENDED.has(to)) this.#count(to, 1);
     const handle = this.#handle(event.handle);
     const lane = this.#lane(event.lane);
     if (before === null) {
@@ -425,6 +455,13 @@ const newLane = (limit, generation = 0) => ({
   executing: new Set(),
   queued: new Set(),
   runs: 0,
+});
+const handleState = (handle) => ({
+  status: handle.status,
+  locked: handle.active !== null,
+  active_run: handle.active,
+  waiting: [...handle.waiting],
+  params: handle.params,
 });
 const newHandle = () => ({ status: "Idle", active: null, waiting: [], params: null, runs: 0 });
 const mapped = (map, change) => Object.fromEntries([...map].map(([name, value]) => [name, change(value)]));
@@ -763,6 +800,8 @@ export class Client {
   state = null;
   /** The role of the token. */
   role = null;
+  /** The name of the token; null if the gateway requires none. */
+  name = null;
 
   /** Flows and their runs, as `engine.flows` in Python. */
   flows = {
@@ -1536,6 +1575,7 @@ export class Client {
   #welcomed(welcome) {
     this.#welcome = welcome;
     this.role = welcome.role;
+    this.name = welcome.name ?? null;
     const waiting = [...this.#calls.values()];
     if (this.#follow) {
       const subscribe = { ...this.#subscription(this.#received), id: this.#number++ };
