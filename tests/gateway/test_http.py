@@ -79,7 +79,7 @@ async def test_a_cached_javascript_client_is_confirmed_with_304(name, home):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/api", "/api/", "/api/runs/", "/api/runs/x/y", "/nothing", "//api/state"]
+    "path", ["/api", "/api/", "/api/runs/", "/api/runs/x/y", "/nothing", "//api/state"]
 )
 async def test_an_unknown_path_is_not_found(home, path):
     answer = await home.http("GET", path)

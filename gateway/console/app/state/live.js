@@ -6,7 +6,6 @@
  * their records from `runs`.
  */
 
-import { hasEnded } from "../../greenroom.js";
 import { batch, signal } from "../../vendor/ui.js";
 import { Rates } from "./rates.js";
 
@@ -83,7 +82,7 @@ export class Live {
 
   #reset() {
     this.#next = { reset: true, runs: new Set() };
-    this.rates.restart([...this.runs.values()].filter(hasEnded));
+    this.rates.restart(this.runs.values());
   }
 
   #plan() {

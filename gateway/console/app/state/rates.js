@@ -24,12 +24,13 @@ export class Rates {
   #failures = new Map();
   #last = 0;
 
-  /** Begin again with the failures of these runs. @param {RunRecord[]} ended */
-  restart(ended) {
+  /** Begin again with what the records of these runs tell. @param {Iterable<RunRecord>} runs */
+  restart(runs) {
     this.#seconds.clear();
     this.#failures.clear();
-    for (const run of ended) {
-      if (FAILED.has(run.status)) this.#failures.set(run.id, run.ended_at ?? run.updated_at);
+    for (const { id, status, started_at, ended_at, placed_at, created_at } of runs) {
+      if (started_at !== null) this.#started(started_at, started_at - (placed_at ?? created_at));
+      if (ended_at !== null) this.#ended(id, status, ended_at);
     }
   }
 
@@ -39,20 +40,12 @@ export class Rates {
    * @param {ReadonlyMap<string, RunRecord>} runs
    */
   take(event, runs) {
-    this.#last = Math.max(this.#last, event.at);
     if (event.type !== "run_state_changed") return;
-    const second = this.#second(Math.floor(event.at));
     if (event.to === "running" && event.from === "queued") {
       const run = runs.get(event.run);
-      second.started += 1;
-      if (run) second.waited = Math.max(second.waited, event.at - (run.placed_at ?? run.created_at));
+      this.#started(event.at, run ? event.at - (run.placed_at ?? run.created_at) : 0);
     }
-    if (!ENDED.has(event.to)) return;
-    second.ended += 1;
-    if (!FAILED.has(event.to)) return;
-    second.failed += 1;
-    this.#failures.set(event.run, event.at);
-    if (this.#failures.size > MOST_FAILURES) this.#forgetFirst();
+    if (ENDED.has(event.to)) this.#ended(event.run, event.to, event.at);
   }
 
   /** The last two minutes up to `now`, oldest first. @param {number} now @returns {Second[]} */
@@ -67,13 +60,32 @@ export class Rates {
     return this.#failures.size;
   }
 
+  /** @param {number} at @param {number} waited */
+  #started(at, waited) {
+    const second = this.#second(at);
+    second.started += 1;
+    second.waited = Math.max(second.waited, waited);
+  }
+
+  /** @param {string} id @param {string} status @param {number} at */
+  #ended(id, status, at) {
+    const second = this.#second(at);
+    second.ended += 1;
+    if (!FAILED.has(status)) return;
+    second.failed += 1;
+    this.#failures.set(id, at);
+    if (this.#failures.size > MOST_FAILURES) this.#forgetFirst();
+  }
+
   /** @param {number} at */
   #second(at) {
-    let found = this.#seconds.get(at);
-    if (found === undefined) {
-      this.#seconds.set(at, (found = empty()));
-      for (const known of this.#seconds.keys()) if (known < at - SECONDS) this.#seconds.delete(known);
-    }
+    this.#last = Math.max(this.#last, at);
+    const number = Math.floor(at);
+    let found = this.#seconds.get(number);
+    if (found !== undefined) return found;
+    this.#seconds.set(number, (found = empty()));
+    const oldest = Math.floor(this.#last) - SECONDS;
+    for (const known of this.#seconds.keys()) if (known < oldest) this.#seconds.delete(known);
     return found;
   }
 

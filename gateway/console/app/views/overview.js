@@ -60,6 +60,6 @@ function Charts() {
     <${Chart} label="started" values=${series.map(({ started }) => started)} format=${perSecond} tone="running" />
     <${Chart} label="ended" values=${series.map(({ ended }) => ended)} format=${perSecond} tone="succeeded" />
     <${Chart} label="failed" values=${series.map(({ failed }) => failed)} format=${perSecond} tone="failed" />
-    <${Chart} label="longest wait for a slot" values=${series.map(({ waited }) => waited)} format=${span} tone="queued" />
+    <${Chart} label="longest wait" values=${series.map(({ waited }) => waited)} format=${span} tone="queued" />
   </div>`;
 }

@@ -7,7 +7,7 @@ import { COLUMNS, chosen, toggle } from "./columns.js";
 import { ENDED, FAILED, PENDING, STATUSES } from "./filter.js";
 
 const TEXTS = ["job", "flow", "handle", "lane"];
-const GROUPS = { pending: PENDING, ended: ENDED, failed: FAILED };
+const GROUPS = { "all pending": PENDING, "all ended": ENDED, "all failures": FAILED };
 
 /** @param {{ query: URLSearchParams }} props */
 export function Filters({ query }) {
@@ -35,14 +35,19 @@ export function Filters({ query }) {
         (name) => html`<${Field} key=${name} name=${name} label=${name} query=${query} set=${set} />`,
       )}
       <${Field} name="tag" label="tag" placeholder="name=value" query=${query} set=${set} />
-      <${Field} name="since" label="since" type="datetime-local" query=${query} set=${set} />
-      <${Field} name="until" label="until" type="datetime-local" query=${query} set=${set} />
+      <details class="menu">
+        <summary class="button">${query.has("since") || query.has("until") ? "Time: limited" : "Time"}</summary>
+        <div class="menu-body">
+          <${Field} name="since" label="created since" type="datetime-local" query=${query} set=${set} />
+          <${Field} name="until" label="created before" type="datetime-local" query=${query} set=${set} />
+        </div>
+      </details>
       ${query.get("text") &&
       html`<button type="button" class="chip" aria-pressed="true" title="Remove" onClick=${() => set("text", null)}>
         contains “${visible(query.get("text"))}” ✕
       </button>`}
       ${query.size > 0 && html`<a class="button quiet" href=${to("runs")}>Clear all</a>`}
-      <details class="menu">
+      <details class="menu last">
         <summary class="button">Columns</summary>
         <div class="menu-body">
           ${COLUMNS.map(
