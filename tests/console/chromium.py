@@ -21,7 +21,7 @@ from trio_websocket import ConnectionClosed, WebSocketConnection, open_websocket
 
 from ..clients.browser import BROWSER
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 _PAUSE = 0.02
 _OPTIONS = (
     "--headless=new",
@@ -66,14 +66,16 @@ class Tab:
         """Wait until an expression is true; returns its value."""
         value = None
         with trio.move_on_after(PATIENCE):
-            while not (value := await self.run(script)):
+            while not (value := await self.run(f"((it) => it instanceof Element || it)({script})")):
                 await trio.sleep(_PAUSE)
         assert value, f"never true: {script}\npage: {await self.text()}\nproblems: {self.problems}"
         return value
 
     async def until_text(self, text: str, where: str = "body") -> None:
         """Wait until a text is in the page."""
-        await self.until(f"document.querySelector({json.dumps(where)})?.innerText.includes({json.dumps(text)})")
+        await self.until(
+            f"document.querySelector({json.dumps(where)})?.innerText.includes({json.dumps(text)})"
+        )
 
     async def text(self, where: str = "body") -> str:
         """The text of an element, as people see it."""
@@ -164,7 +166,9 @@ class Browser:
         send, receive = trio.open_memory_channel[Any](1)
         self._calls[number] = send
         message = {"id": number, "method": method, "params": params}
-        await self._socket.send_message(json.dumps({**message, **({"sessionId": session} if session else {})}))
+        await self._socket.send_message(
+            json.dumps({**message, **({"sessionId": session} if session else {})})
+        )
         with trio.fail_after(PATIENCE):
             answer = await receive.receive()
         assert "error" not in answer, f"{method}: {answer['error']}"

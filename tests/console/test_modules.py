@@ -195,7 +195,9 @@ async def test_the_rows_follow_every_change_in_the_order_of_creation():
                     runs.pop(number, None)
             else:
                 older |= {number for number in what if number not in runs}
-            expected = {number for number, ok in runs.items() if ok} | {one for one in older if one not in runs}
+            expected = {number for number, ok in runs.items() if ok} | {
+                one for one in older if one not in runs
+            }
             expected |= {one for one in older if runs.get(one)}
             assert ids == [f"{number:04}" for number in sorted(expected, reverse=True)]
             assert consistent

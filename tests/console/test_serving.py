@@ -31,7 +31,9 @@ async def page(home: House, path: str = "/", **headers: str) -> Answer:
     return await home.http("GET", path, **headers)
 
 
-@pytest.mark.parametrize("path", ["/", "/runs", "/runs/", "/runs/x", "/runs/a%2Fb", "/runs?status=failed", "/runs/x/y"])
+@pytest.mark.parametrize(
+    "path", ["/", "/runs", "/runs/", "/runs/x", "/runs/a%2Fb", "/runs?status=failed", "/runs/x/y"]
+)
 async def test_every_address_of_a_view_returns_the_page(path, home):
     answer = await page(home, path)
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -42,7 +44,9 @@ async def test_every_address_of_a_view_returns_the_page(path, home):
         assert (await home.http("GET", "/" + link.removeprefix(start))).status == 200
 
 
-@pytest.mark.parametrize("path", ["/api", "/nothing", "/runs/x/y/z", "/console", "/console/0/app/main.js", "/console/"])
+@pytest.mark.parametrize(
+    "path", ["/api", "/nothing", "/runs/x/y/z", "/console", "/console/0/app/main.js", "/console/"]
+)
 async def test_other_addresses_are_not_found(path, home):
     answer = await page(home, path)
     assert (answer.status, answer.json["code"]) == (404, "not_found")
@@ -131,7 +135,9 @@ async def test_without_the_console_its_addresses_are_not_found():
 def test_everything_that_the_console_loads_is_small():
     sizes = {name: len(file.compressed) for name, file in console._files().items()}
     assert sum(sizes.values()) < LARGEST
-    first = {name: size for name, size in sizes.items() if not name.startswith("vendor/") or name == "vendor/ui.js"}
+    first = {
+        name: size for name, size in sizes.items() if not name.startswith("vendor/") or name == "vendor/ui.js"
+    }
     assert sum(first.values()) < LARGEST / 4  # the rest is loaded by the views that need it
 
 

@@ -78,9 +78,7 @@ async def test_a_cached_javascript_client_is_confirmed_with_304(name, home):
 # Methods and paths.
 
 
-@pytest.mark.parametrize(
-    "path", ["/api", "/api/", "/api/runs/", "/api/runs/x/y", "/nothing", "//api/state"]
-)
+@pytest.mark.parametrize("path", ["/api", "/api/", "/api/runs/", "/api/runs/x/y", "/nothing", "//api/state"])
 async def test_an_unknown_path_is_not_found(home, path):
     answer = await home.http("GET", path)
     assert (answer.status, answer.json["code"]) == (404, "not_found")

@@ -27,7 +27,8 @@ export function VirtualList({ count, height, keyOf, indexOf, row, active, label,
   const [view, setView] = useState({ from: 0, size: 30 });
 
   const look = () => {
-    const element = /** @type {HTMLElement} */ (place.current);
+    const element = place.current;
+    if (!element) return; // the list is gone before its observer
     const from = Math.floor(element.scrollTop / height);
     const size = Math.ceil(element.clientHeight / height);
     top.current = from > 0 && from < count ? { key: keyOf(from), offset: element.scrollTop - from * height } : null;

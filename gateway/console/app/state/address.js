@@ -64,6 +64,9 @@ export function go(href, { replace = false } = {}) {
 
 /** Let links within the console change the address without loading the page again. */
 export function followLinks() {
+  for (const icon of document.querySelectorAll("link[rel=icon]")) {
+    icon.setAttribute("href", /** @type {HTMLLinkElement} */ (icon).href); // browsers read it again at each address
+  }
   window.addEventListener("popstate", () => (address.value = read()));
   document.addEventListener("click", (event) => {
     const link = event.target instanceof Element ? event.target.closest("a") : null;
