@@ -64,18 +64,19 @@ class Tab:
 
     async def until(self, script: str) -> Any:
         """Wait until an expression is true; returns its value."""
-        value = None
-        with trio.move_on_after(PATIENCE):
-            while not (value := await self.run(f"((it) => it instanceof Element || it)({script})")):
-                await trio.sleep(_PAUSE)
+        deadline = trio.current_time() + PATIENCE
+        while True:
+            value = await self.run(f"((it) => it instanceof Element || it)({script})")
+            if value or trio.current_time() > deadline:
+                break
+            await trio.sleep(_PAUSE)
         assert value, f"never true: {script}\npage: {await self.text()}\nproblems: {self.problems}"
         return value
 
     async def until_text(self, text: str, where: str = "body") -> None:
         """Wait until a text is in the page."""
-        await self.until(
-            f"document.querySelector({json.dumps(where)})?.innerText.includes({json.dumps(text)})"
-        )
+        shown = f"document.querySelector({json.dumps(where)})?.innerText"
+        await self.until(f"{shown}.includes({json.dumps(text)})")
 
     async def text(self, where: str = "body") -> str:
         """The text of an element, as people see it."""
@@ -122,7 +123,7 @@ class Tab:
     async def screenshot(self, file: Path) -> None:
         """Write what the window shows into a file."""
         found = await self.call("Page.captureScreenshot", format="png")
-        file.write_bytes(base64.b64decode(found["data"]))
+        await trio.Path(file).write_bytes(base64.b64decode(found["data"]))
 
     def heard(self, method: str, params: Any) -> None:
         """Keep an event that reports a problem."""
@@ -219,10 +220,10 @@ async def open_browser(folder: Path) -> AsyncIterator[Browser]:
 
 async def _address(profile: Path) -> str:
     """The address of the DevTools protocol, once the browser has written it."""
-    file = profile / "DevToolsActivePort"
+    file = trio.Path(profile / "DevToolsActivePort")
     deadline = trio.current_time() + PATIENCE
     while trio.current_time() < deadline:
-        lines = file.read_text().splitlines() if file.exists() else []
+        lines = (await file.read_text()).splitlines() if await file.exists() else []
         if len(lines) == 2:
             return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
         await trio.sleep(_PAUSE)

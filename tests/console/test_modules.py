@@ -1,4 +1,4 @@
-"""The modules of the console that only compute, in Node: the filter and the rows of the list, rates, time lines."""
+"""The modules of the console that only compute, in Node: the filter and the rows of the list, and rates."""
 
 from __future__ import annotations
 
@@ -169,9 +169,11 @@ async def test_the_rows_follow_every_change_in_the_order_of_creation():
                 if (kind === "change") for (const [number, ok] of what) runs.set(id(number), { id: id(number), ok });
                 if (kind === "gone") for (const number of what) runs.delete(id(number));
                 if (kind === "older") {
-                    rows.add(what.filter((number) => !runs.has(id(number))).map((number) => ({ id: id(number), ok: true })));
+                    const older = what.map(id).filter((one) => !runs.has(one));
+                    rows.add(older.map((one) => ({ id: one, ok: true })));
                 } else {
-                    rows.update(kind === "change" ? what.map(([number]) => id(number)) : [], runs);
+                    const changed = kind === "change" ? what.map(([number]) => id(number)) : [];
+                    rows.update(changed, runs);
                 }
                 const ids = rows.ids();
                 const same = ids.every((one, index) => rows.at(index) === one && rows.indexOf(one) === index);
@@ -210,8 +212,10 @@ async def test_rates_count_what_happens_in_each_second():
         + """
         const rates = new Rates();
         const change = (run, from, to, at) => ({ type: "run_state_changed", run, from, to, at });
-        const runs = new Map([["a", { created_at: 90, placed_at: null }], ["b", { created_at: 90, placed_at: 99 }]]);
-        rates.restart([{ id: "z", status: "failed", started_at: 95.5, ended_at: 96, placed_at: null, created_at: 95 }]);
+        const [a, b] = [{ created_at: 90, placed_at: null }, { created_at: 90, placed_at: 99 }];
+        const runs = new Map([["a", a], ["b", b]]);
+        const times = { created_at: 95, placed_at: null, started_at: 95.5, ended_at: 96 };
+        rates.restart([{ id: "z", status: "failed", ...times }]);
         rates.take(change("a", "queued", "running", 100.2), runs);
         rates.take(change("b", "queued", "running", 100.9), runs);
         rates.take(change("a", "suspended", "running", 101), runs);
