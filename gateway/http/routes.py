@@ -275,7 +275,8 @@ async def _client_file(name: str, call: Call) -> Response:
 async def _console(call: Call) -> Response:
     """The page of the web console, or a file that it loads."""
     segments = call.request.segments
-    if call.shared.config.console:
+    is_handshake = "sec-websocket-key" in call.request.headers  # a proxy has removed its upgrade
+    if call.shared.config.console and not is_handshake:
         await console.load()
         found = console.find(segments)
         if found is not None:

@@ -52,7 +52,8 @@ FOLD = """
         if (!argument.at.includes(index + 1)) return;
         const snapshot = projection.snapshot();
         snapshots.push(snapshot);
-        const handles = Object.entries(snapshot.handles).map(([name, state]) => [state, projection.handle(name)]);
+        const states = Object.entries(snapshot.handles);
+        const handles = states.map(([name, state]) => [state, projection.handle(name)]);
         counted.push({ ...projection.counts(), handles, none: projection.handle("no such handle") });
     });
     const [middle] = argument.at;

@@ -1,1 +1,2 @@
-"""The web console: how it is served, its modules, and its pages in a real browser."""
+"""The web console: its modules, its libraries, and its pages in a real browser. How it is served is tested in
+`tests/gateway/test_console.py`."""

@@ -86,7 +86,8 @@ class Tab:
         """Click the button, link or summary with this text or label, once it is there and enabled."""
         await self.until(
             f"""(() => {{
-                const found = [...document.querySelectorAll({json.dumps(where)} + " :is(a, button, summary, input)")]
+                const controls = {json.dumps(where)} + " :is(a, button, summary, input)";
+                const found = [...document.querySelectorAll(controls)]
                     .find((one) => [one.innerText?.trim(), one.ariaLabel].includes({json.dumps(label)}));
                 if (!found || found.disabled) return false;
                 found.click();

@@ -166,7 +166,9 @@ async def test_the_rows_follow_every_change_in_the_order_of_creation():
             const rows = new Rows((run) => run.ok);
             const seen = [];
             for (const [kind, what] of steps) {
-                if (kind === "change") for (const [number, ok] of what) runs.set(id(number), { id: id(number), ok });
+                if (kind === "change") {
+                    for (const [number, ok] of what) runs.set(id(number), { id: id(number), ok });
+                }
                 if (kind === "gone") for (const number of what) runs.delete(id(number));
                 if (kind === "older") {
                     const older = what.map(id).filter((one) => !runs.has(one));

@@ -11,7 +11,7 @@ import pytest
 from greenroom.gateway import Role, add_token
 from greenroom.gateway.http import console
 
-from ..gateway.support import Answer, House, house
+from .support import Answer, House, house
 
 CONSOLE = files("greenroom.gateway").joinpath("console")
 LARGEST = 350_000
