@@ -105,7 +105,7 @@ async def test_the_overview_shows_numbers_that_move(home):
     await ticket.result()
     await home.tab.until_text("0 of 4")
     await home.engine.submit("fail", handle="bob", params="no")
-    await home.tab.until("document.querySelector('.tile.failed strong').innerText === '1'")
+    await home.tab.until("document.querySelector('.tile.failed strong')?.innerText === '1'")
 
 
 async def test_a_limit_is_moved_with_a_slider(home):
@@ -119,7 +119,7 @@ async def test_a_limit_is_moved_with_a_slider(home):
             slider.dispatchEvent(new Event("change", { bubbles: true }));
         })()"""
     )
-    await home.tab.until("document.querySelector('[aria-label=\"the limit of lane images\"]').value === '5'")
+    await home.tab.until("document.querySelector('[aria-label=\"the limit of lane images\"]')?.value === '5'")
     assert (await home.engine.snapshot()).lanes["images"].limit == 5
 
 
@@ -184,7 +184,7 @@ async def test_the_keyboard_moves_in_the_list_and_opens_a_run(home):
     await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 3")
     for key in "jjk":
         await home.tab.press(key)
-    await home.tab.until(f"document.querySelector('.row.active').id === 'row-{tickets[2].id}'")
+    await home.tab.until(f"document.querySelector('.row.active')?.id === 'row-{tickets[2].id}'")
     await home.tab.press("j")
     await home.tab.press("Enter")
     await home.tab.until_text(tickets[1].id, ".about")
@@ -203,7 +203,7 @@ async def test_a_long_list_has_few_rows_in_the_page(home):
     await home.engine.submit_many(runs)
     await home.tab.open(f"{home.url}/runs")
     await home.tab.until_text("5,000", ".title")
-    await home.tab.until("document.querySelector('.virtual-rows').clientHeight === 5000 * 36")
+    await home.tab.until("document.querySelector('.virtual-rows')?.clientHeight === 5000 * 36")
     assert await home.tab.run("document.querySelectorAll('.virtual-rows .row').length") < 80
     await home.tab.run("document.querySelector('.virtual').scrollTop = 1e9")
     await home.tab.until("[...document.querySelectorAll('[href$=\"handle=h0\"]')].length === 1")
@@ -306,7 +306,7 @@ async def test_hostile_text_is_only_ever_text(view, home):
         key=PRINTABLE[:60],
     )
     await home.tab.open(home.url)
-    await home.tab.until("document.querySelector('.tile.asks strong').innerText === '1'")
+    await home.tab.until("document.querySelector('.tile.asks strong')?.innerText === '1'")
     await home.tab.run("localStorage.setItem('greenroom.columns', 'id status job handle lane tags reason')")
     await home.tab.open(f"{home.url}/{view.format(id=ticket.id)}")
     await home.tab.until_text("<img src=x onerror=")

@@ -111,14 +111,13 @@ function Search() {
 }
 
 function help() {
-  const list = shortcuts.peek();
-  ask({
-    title: "Keyboard shortcuts",
-    body: html`<dl class="keys">
-      ${list.map(({ key, what }) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}
-    </dl>`,
-    choices: [],
-  });
+  ask({ title: "Keyboard shortcuts", body: html`<${Keys} />`, choices: [] });
+}
+
+function Keys() {
+  return html`<dl class="keys">
+    ${shortcuts.value.map(({ key, what }) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}
+  </dl>`;
 }
 
 function Toasts() {
