@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
-from greenroom import Engine, Jobs, Run, open_engine
+from greenroom import Engine, Jobs, Run, connect, open_engine
 from greenroom.gateway import Gateway, GatewayConfig, Role, add_token, open_gateway
 
 from ..clients.browser import needs_browser
 from ..clients.proxy import proxy
+from ..clients.test_killed_server import server
 from .chromium import Browser, Tab, open_browser
 
 pytestmark = needs_browser
@@ -398,6 +400,38 @@ async def test_a_lost_connection_is_shown_and_the_page_converges_when_it_is_back
         await home.tab.until_text("succeeded", ".virtual-rows")
         await home.tab.until_text("live", ".connection")
     home.tab.problems = [one for one in home.tab.problems if "WebSocket connection" not in one]
+
+
+async def test_the_page_converges_after_the_server_was_killed(tmp_path: Path):
+    with server(tmp_path) as program:
+        async with open_browser(tmp_path) as browser:
+            tab = await browser.tab()
+            await program.listens()
+            async with connect(program.url) as client:
+                await client.submit("count", handle="alice", params={"to": 100_000})
+                await tab.open(f"{program.url.replace('ws', 'http')}/runs")
+                await tab.until("document.querySelector('.status.running')")
+            program.kill()
+            await tab.until_text("reconnecting", ".connection")
+            program.start()
+            await program.listens()
+            await tab.until_text("live", ".connection")
+            await tab.until("document.querySelector('.status.running')")
+            [row] = await tab.run("[...document.querySelectorAll('.virtual-rows .row')].map((one) => one.id)")
+            async with connect(program.url) as client:
+                await client.cancel(row.removeprefix("row-"))
+            await tab.until("document.querySelector('.status.cancelled')")
+
+
+@pytest.mark.long("GREENROOM_CONSOLE")
+async def test_100_000_pending_runs_open_within_3_seconds(home):
+    await home.engine.set_max_concurrent(0)
+    for part in range(10):
+        handles = [f"{part} {number}" for number in range(9_999)]
+        await home.engine.submit_many([{"job": "add", "handle": handle, "params": {}} for handle in handles])
+    with trio.fail_after(3):
+        await home.tab.open(f"{home.url}/runs")
+        await home.tab.until("document.querySelectorAll('.virtual-rows .row').length > 10")
 
 
 async def test_many_events_render_few_times(home):
