@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-PACKAGES = {"ws": "8.23.0", "typescript": "5.9.3"}
+PACKAGES = {"axe-core": "4.14.1", "ws": "8.23.0", "typescript": "5.9.3"}
 _OPTIONS = ("--no-save", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund")
 
 

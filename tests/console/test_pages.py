@@ -15,11 +15,16 @@ from greenroom import Engine, Jobs, Run, connect, open_engine
 from greenroom.gateway import Gateway, GatewayConfig, Role, add_token, open_gateway
 
 from ..clients.browser import needs_browser
+from ..clients.javascript import ROOT
 from ..clients.proxy import proxy
 from ..clients.test_killed_server import server
 from .chromium import Browser, Tab, open_browser
 
 pytestmark = needs_browser
+
+AXE = ROOT / ".venv" / "node_modules" / "axe-core" / "axe.min.js"
+"""The package `axe-core`, which `python3 -m tests` fetches."""
+needs_axe = pytest.mark.skipif(not AXE.exists(), reason="there is no axe-core")
 
 PRINTABLE = "<img src=x onerror=\"document.title='owned'\"> \u05e9\u05dc\u05d5\u05dd " + "w" * 60
 HOSTILE = (
@@ -485,6 +490,26 @@ async def test_a_phone_shows_every_view_without_scrolling_sideways(view, home):
     await home.tab.open(f"{home.url}/{view.format(id=ticket.id)}")
     await home.tab.until_text("live")
     assert await home.tab.run("document.documentElement.scrollWidth") == 390
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing_serious(scheme, home):
+    asks = await home.engine.submit("ask", handle="alice", params={"a": [1]}, tags={"user": "u1"})
+    fails = await home.engine.submit("fail", handle="bob", params="no")
+    waits = await home.engine.submit("wait", handle="carol")
+    await home.tab.resize(1280, 800, scheme)
+    axe = await trio.Path(AXE).read_text(encoding="utf-8")
+    for view in ("", "runs", *(f"runs/{ticket.id}" for ticket in (asks, fails, waits))):
+        await home.tab.open(f"{home.url}/{view}")
+        await home.tab.until_text("live")
+        await home.tab.call("Runtime.evaluate", expression=axe)
+        found = await home.tab.run(
+            """axe.run().then(({ violations }) => violations
+                .filter(({ impact }) => ["serious", "critical"].includes(impact))
+                .flatMap(({ id, nodes }) => nodes.map((node) => [id, node.html, node.failureSummary])))"""
+        )
+        assert found == [], view
 
 
 async def test_every_control_has_a_name_and_every_view_a_heading(home):

@@ -44,11 +44,14 @@ export function VirtualList({ count, height, keyOf, indexOf, row, active, label,
     if (index >= 0 && Math.abs(place.current.scrollTop - wanted) > 1) place.current.scrollTop = wanted;
   });
 
+  const latest = useRef(look);
+  latest.current = look;
+  useEffect(() => latest.current(), [count, keyOf]);
   useEffect(() => {
-    const watch = new ResizeObserver(look);
+    const watch = new ResizeObserver(() => latest.current());
     watch.observe(/** @type {HTMLElement} */ (place.current));
     return () => watch.disconnect();
-  });
+  }, []);
 
   useLayoutEffect(() => {
     const element = place.current;

@@ -82,7 +82,7 @@ async function open(token) {
     phase.value = "open";
   } catch (error) {
     if (/** @type {any} */ (error).code === "unavailable") return repeat(token, error);
-    refuse(error, token !== null);
+    refuse(error, token !== null || /** @type {any} */ (error).code !== "unauthorized");
   }
 }
 
@@ -92,9 +92,9 @@ function repeat(token, error) {
   setTimeout(() => phase.value === "connecting" && open(token), PAUSE);
 }
 
-/** @param {unknown} error @param {boolean} hadToken */
-function refuse(error, hadToken) {
-  trouble.value = hadToken ? String(/** @type {Error} */ (error).message) : "";
+/** Ask for a token, and say why, unless the person has not given one yet. @param {unknown} error @param {boolean} says */
+function refuse(error, says) {
+  trouble.value = says ? String(/** @type {Error} */ (error).message) : "";
   phase.value = "login";
 }
 

@@ -23,7 +23,8 @@ function problems() {
   if (connection.value?.status === "reconnecting") {
     found.push({ key: "connection", tone: "bad", text: "The connection is lost: what this page shows is from before." });
   }
-  const stuck = [...live.runs.values()].filter(({ detached, reason }) => detached || reason === "abandoned");
+  const stuck = [];
+  for (const run of live.runs.values()) if (isStuck(run)) stuck.push(run);
   if (stuck.length > 0) found.push({ key: "stuck", tone: "bad", text: stuckText(stuck) });
   for (const [id, { status }] of live.executors.value) {
     if (status !== "disconnected") continue;
@@ -41,6 +42,14 @@ function problems() {
     found.push({ key: `lane ${name}`, tone: "note", text: html`Lane <${Text} value=${name} /> ${why}; ${lane.queued} queued.` });
   }
   return /** @type {any} */ (found);
+}
+
+/**
+ * Whether a body executes without a slot: after a reset, or as the abandoned body of a run that has ended.
+ * @param {import("../../../greenroom.js").RunRecord} run
+ */
+function isStuck({ id, handle, detached, reason }) {
+  return detached || (reason === "abandoned" && live.handle(handle)?.active_run === id);
 }
 
 /** @param {import("../../../greenroom.js").RunRecord[]} runs */

@@ -15,6 +15,7 @@ import { Rows } from "./rows.js";
 
 const HEIGHT = 36;
 const PAGE = 500;
+const MOST_PAGES = 10; // that are read at once, if no run in them belongs to the list
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
@@ -42,8 +43,8 @@ export function Runs({ query }) {
   const record = (/** @type {string} */ id) => rows.record(id, live.runs);
   const columns = COLUMNS.filter(({ name }) => chosen.value.has(name));
   const grid = { gridTemplateColumns: `2.25rem ${columns.map(({ width }) => width).join(" ")}` };
-  const all = rows.count > 0 && selected.value.size >= rows.count;
   const picked = [...selected.value].map(record).filter((run) => run !== undefined);
+  const all = rows.count > 0 && picked.length === rows.count;
   const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${grid}>
     <span role="columnheader">
       <input type="checkbox" aria-label="Select all" checked=${all} onChange=${() => (selected.value = new Set(all ? [] : rows.ids()))} />
@@ -143,16 +144,22 @@ class Pages {
     this.#changed = changed;
   }
 
+  /** Read pages until the list is longer, or there are no more. */
   async more() {
-    if (this.#busy || this.#over || this.#options === null) return;
+    if (this.#busy || this.#options === null) return;
     this.#busy = true;
+    const before = this.#rows.count;
+    for (let page = 0; page < MOST_PAGES && !this.#over && this.#rows.count === before; page++) await this.#read();
+    this.#busy = false;
+    if (this.#rows.count > before) this.#changed();
+  }
+
+  async #read() {
     const options = { ...this.#options, limit: PAGE, ...(this.#before && { before: this.#before }) };
     const found = await attempt(() => client().listRuns(options));
     this.#over = found === undefined || found.length < PAGE;
-    this.#before = found?.at(-1)?.id;
-    this.#busy = false;
     if (!found) return;
+    this.#before = found.at(-1)?.id ?? this.#before;
     this.#rows.add(found.filter(({ id }) => !live.runs.has(id)));
-    this.#changed();
   }
 }
