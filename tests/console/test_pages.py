@@ -55,6 +55,11 @@ def make_jobs() -> Jobs:
     async def fail(run: Run, params: Any) -> Any:
         raise ValueError(params)
 
+    @jobs.job("stubborn", grace=0.05)
+    async def stubborn(run: Run, params: Any) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(params)
+
     @jobs.job("hostile")
     async def hostile(run: Run, params: Any) -> Any:
         await run.log(HOSTILE)
@@ -139,6 +144,17 @@ async def test_what_is_wrong_comes_first(home):
     await home.tab.until_text("The engine is draining", ".problems")
     await home.engine.resume()
     await home.engine.set_concurrency("images", 1)
+    await home.tab.until("!document.querySelector('.problems')")
+
+
+async def test_a_body_that_ignores_its_cancellation_is_named_until_its_handle_is_free(home):
+    ticket = await home.engine.submit("stubborn", handle="alice", params=3)
+    await home.tab.open(home.url)
+    await home.tab.until_text("1 of 4")
+    await ticket.cancel()
+    await home.tab.until_text("A body did not end when told to", ".problems")
+    assert ticket.id[-8:] in await home.tab.text(".problems")
+    await home.engine.release_handle("alice")
     await home.tab.until("!document.querySelector('.problems')")
 
 

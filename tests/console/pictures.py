@@ -1,0 +1,86 @@
+"""`python -m tests.console.pictures`: take the screenshots of the console for the documentation.
+
+They show a small site of mirrors at work, and differ a little each time: take them again after a change of
+the console's appearance.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import trio
+
+from greenroom import Engine, Jobs, Run, open_engine
+from greenroom.gateway import GatewayConfig, open_gateway
+
+from .chromium import Tab, open_browser
+
+PICTURES = Path(__file__).resolve().parent.parent.parent / "docs" / "pictures"
+jobs = Jobs()
+
+
+@jobs.job("mirror", lane="images")
+async def mirror(run: Run, params: dict[str, Any]) -> dict[str, Any]:
+    for page in range(params["pages"]):
+        await run.progress(page, params["pages"], bytes=48_211 * page)
+        await run.log(f"{params['url']}/page/{page + 1}", "warning" if page == 3 else "info")
+        await trio.sleep(0.2)
+    return {"pages": params["pages"]}
+
+
+@jobs.job("publish")
+async def publish(run: Run, params: dict[str, Any]) -> bool:
+    return await run.confirm({"question": "Publish the site?", "pages": 120}, timeout=900)
+
+
+@jobs.job("mail", lane="mail")
+async def mail(run: Run, params: dict[str, Any]) -> None:
+    await trio.sleep(0.3)
+    if params["number"] % 9 == 4:
+        raise ConnectionError("smtp.example.org: connection refused")
+
+
+async def work(engine: Engine) -> None:
+    for number in range(9):
+        params = {"url": f"https://example.org/{number}", "pages": 60}
+        await engine.submit("mirror", handle=f"account-{number}", params=params, tags={"team": "web"})
+    await engine.submit("publish", handle="example.org", params={})
+    number = 0
+    while True:
+        number += 1
+        await engine.submit("mail", handle=f"user-{number}", params={"number": number})
+        await trio.sleep(0.15 if number % 20 < 12 else 0.5)
+
+
+async def take(tab: Tab, url: str, engine: Engine) -> None:
+    [run] = await engine.list_runs(handle="account-0")
+    for name, address, scheme in (
+        ("overview", "", "light"),
+        ("runs", "runs", "light"),
+        ("run", f"runs/{run.id}", "dark"),
+    ):
+        await tab.resize(1200, 750, scheme)
+        await tab.open(f"{url}/{address}")
+        await trio.sleep(0.5)
+        await tab.screenshot(PICTURES / f"console-{name}.png")
+
+
+async def main() -> None:
+    with TemporaryDirectory() as folder:
+        async with (
+            open_engine(jobs, "memory:", max_concurrent=6, lanes={"images": 3, "mail": 2}) as engine,
+            open_gateway(engine, GatewayConfig(port=0)) as gateway,
+            open_browser(Path(folder)) as browser,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(work, engine)
+            tab = await browser.tab()
+            await trio.sleep(9)
+            await take(tab, gateway.url, engine)
+            nursery.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    trio.run(main)
