@@ -32,6 +32,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 _PAGE = "app/index.html"
+_USED_BY_ALL = ("vendor/ui.js", "greenroom.js")
 _DEEPEST = 3
 """The parts of the longest address of a view."""
 
@@ -138,8 +139,17 @@ def _found(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
 def _page(depth: int) -> File:
     """The page at an address with this many slashes after the first one."""
     root = "../" * depth or "./"
-    text = _files()[_PAGE].body.decode().replace("{files}", f"{root}{FOLDER}/{version()}")
+    text = _files()[_PAGE].body.decode().replace("{modules}", _preloads())
+    text = text.replace("{files}", f"{root}{FOLDER}/{version()}")
     return File.of(text.encode(), _PAGE)
+
+
+def _preloads() -> str:
+    """The links by which browsers load all modules at once, instead of one after another as they are imported.
+    Large libraries are not among them: the views that need them load them."""
+    modules = [name for name in sorted(_files()) if name.startswith("app/") and name.endswith(".js")]
+    names = [*_USED_BY_ALL, *modules]
+    return "\n    ".join(f'<link rel="modulepreload" href="{{files}}/{name}">' for name in names)
 
 
 def _accepts_gzip(request: Request) -> bool:

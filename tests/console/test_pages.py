@@ -18,6 +18,7 @@ from ..clients.browser import needs_browser
 from ..clients.javascript import ROOT
 from ..clients.proxy import proxy
 from ..clients.test_killed_server import server
+from ..clients.test_prefix import REFUSALS, behind_proxy
 from .chromium import Browser, Tab, open_browser
 
 pytestmark = needs_browser
@@ -421,6 +422,18 @@ async def test_a_lost_connection_is_shown_and_the_page_converges_when_it_is_back
         await home.tab.until_text("succeeded", ".virtual-rows")
         await home.tab.until_text("live", ".connection")
     home.tab.problems = [one for one in home.tab.problems if "WebSocket connection" not in one]
+
+
+async def test_the_console_works_behind_a_proxy_that_removes_a_prefix(tmp_path: Path):
+    async with behind_proxy(REFUSALS["nginx"]) as (url, _), open_browser(tmp_path) as browser:
+        tab = await browser.tab()
+        for path in ("runs?job=add", "runs/nothing", ""):
+            await tab.open(f"{url.replace('ws', 'http')}/green/room/{path}")
+            await tab.until_text("live")
+        await tab.run("document.querySelector('.views a[href$=\"/runs\"]').click()")
+        await tab.until_text("There are no runs yet.")
+        assert await tab.run("location.pathname") == "/green/room/runs"
+        assert tab.problems == []
 
 
 async def test_the_page_converges_after_the_server_was_killed(tmp_path: Path):
