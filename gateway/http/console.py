@@ -145,8 +145,8 @@ def _page(depth: int) -> File:
 
 
 def _preloads() -> str:
-    """The links by which browsers load all modules at once, instead of one after another as they are imported.
-    Large libraries are not among them: the views that need them load them."""
+    """The links by which browsers load all modules at once, instead of one after another as they are
+    imported. Large libraries are not among them: the views that need them load them."""
     modules = [name for name in sorted(_files()) if name.startswith("app/") and name.endswith(".js")]
     names = [*_USED_BY_ALL, *modules]
     return "\n    ".join(f'<link rel="modulepreload" href="{{files}}/{name}">' for name in names)
