@@ -637,6 +637,8 @@ export class Projection {
   counts(): Counts;
   /** A handle as in a snapshot, or null. */
   handle(name: string): HandleState | null;
+  /** The names of the handles of a snapshot, in no order that means anything. */
+  handleNames(): IterableIterator<string>;
 }
 
 /** The numbers of a snapshot. `runs` are those of the pending runs by status; a status without runs is absent. */

@@ -331,6 +331,11 @@ export class Projection {
     return handle === undefined ? null : handleState(handle);
   }
 
+  /** The names of the handles of a snapshot, in no order that means anything. */
+  handleNames() {
+    return this.#handles.keys();
+  }
+
   #engine() {
     return {
       max_concurrent: this.maxConcurrent,

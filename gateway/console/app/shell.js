@@ -60,8 +60,10 @@ function skip(event) {
 
 /** @param {{ view: import("./views/all.js").View, current: boolean }} props */
 function ViewLink({ view, current }) {
+  const open = view.open?.() ?? 0;
   return html`<a href=${to(view.view)} aria-current=${current ? "page" : undefined}>
     <span class="sign" aria-hidden="true">${view.sign}</span><span>${view.title}</span>
+    ${open > 0 && html`<span class="badge number">${open.toLocaleString()}<span class="hidden"> open</span></span>`}
   </a>`;
 }
 

@@ -30,6 +30,11 @@ export function RunLink({ id, short = false }) {
   return html`<a class="mono" href=${to("runs", [id])} title=${id}>${short ? `…${id.slice(-8)}` : id}</a>`;
 }
 
+/** @param {{ name: string }} props */
+export function HandleLink({ name }) {
+  return html`<a href=${to("handles", [name])}><${Text} value=${name} /></a>`;
+}
+
 /** A list of runs with a filter. @param {{ query: Record<string, string>, value: string }} props */
 export function FilterLink({ query, value }) {
   return html`<a href=${to("runs", [], query)}><${Text} value=${value} /></a>`;

@@ -61,6 +61,11 @@ export class Live {
     return this.#client?.state.handle(name) ?? null;
   }
 
+  /** The names of the handles that the state has. @returns {Iterable<string>} */
+  handleNames() {
+    return this.#client?.state.handleNames() ?? [];
+  }
+
   /** Call `listener` after each frame. Returns a function that removes it. @param {(frame: Frame) => void} listener */
   onFrame(listener) {
     this.#listeners.add(listener);

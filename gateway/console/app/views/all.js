@@ -3,6 +3,10 @@
  * of the address, add it here, and add its `view` to `VIEWS` in `gateway/http/console.py`.
  */
 
+import { live } from "../state/session.js";
+import { Handle } from "./handles/handle.js";
+import { Handles } from "./handles/handles.js";
+import { Inbox } from "./interrupts.js";
 import { Overview } from "./overview.js";
 import { Run } from "./run/run.js";
 import { Runs } from "./runs/runs.js";
@@ -14,10 +18,13 @@ import { Runs } from "./runs/runs.js";
  * @property {string} sign a letter that stands for the view
  * @property {any} component
  * @property {any} [one] the component for one of them, by the second part of the address
+ * @property {() => number} [open] how many of them wait for a person
  */
 
 /** @type {View[]} */
 export const VIEWS = [
   { view: "", title: "Overview", sign: "◫", component: Overview },
   { view: "runs", title: "Runs", sign: "≡", component: Runs, one: Run },
+  { view: "handles", title: "Handles", sign: "◉", component: Handles, one: Handle },
+  { view: "interrupts", title: "Interrupts", sign: "?", component: Inbox, open: () => live.interrupts.value.length },
 ];

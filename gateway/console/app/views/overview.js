@@ -31,22 +31,22 @@ export function Overview() {
         tone="failed"
         query=${{ status: FAILED }}
       />
-      <${Tile} label="open interrupts" value=${open.length} tone="asks" query=${{ status: ["running", "suspended"] }} />
+      <${Tile} label="open interrupts" value=${open.length} tone="asks" view="interrupts" />
     </div>
     <${Charts} />
     ${open.length > 0 &&
     html`<section aria-labelledby="interrupts-title">
       <h2 id="interrupts-title">Open interrupts</h2>
       <${Interrupts} list=${open.slice(0, SHOWN_INTERRUPTS)} linked />
-      ${open.length > SHOWN_INTERRUPTS && html`<p class="faint">and ${open.length - SHOWN_INTERRUPTS} more</p>`}
+      ${open.length > SHOWN_INTERRUPTS && html`<p><a href=${to("interrupts")}>and ${open.length - SHOWN_INTERRUPTS} more</a></p>`}
     </section>`}
     <${Lanes} counts=${counts} />
   </section>`;
 }
 
-/** @param {{ label: string, value: number, of?: number, tone: string, query: Record<string, string | string[]> }} props */
-function Tile({ label, value, of, tone, query }) {
-  return html`<a class="tile ${tone} ${value > 0 ? "some" : ""}" href=${to("runs", [], query)}>
+/** @param {{ label: string, value: number, of?: number, tone: string, view?: string, query?: Record<string, string | string[]> }} props */
+function Tile({ label, value, of, tone, view = "runs", query = {} }) {
+  return html`<a class="tile ${tone} ${value > 0 ? "some" : ""}" href=${to(view, [], query)}>
     <strong class="number">${value.toLocaleString()}</strong>${of !== undefined && html`<small class="number"> of ${of.toLocaleString()}</small>`}
     <span>${label}</span>
   </a>`;

@@ -1,7 +1,7 @@
 /** One run: where it stands, what happened to it, what it was given and what it gave. */
 
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
-import { Elapsed, FilterLink, Moment, Nothing, Progress, RunLink, Status, Tags } from "../../parts/basic.js";
+import { Elapsed, FilterLink, HandleLink, Moment, Nothing, Progress, RunLink, Status, Tags } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
 import { Text } from "../../parts/text.js";
 import { client, live } from "../../state/session.js";
@@ -88,7 +88,7 @@ function About({ run }) {
   /** @type {[string, any][]} */
   const lines = [
     ["Run", html`<${RunLink} id=${run.id} />`],
-    ["Handle", html`<${FilterLink} query=${{ handle: run.handle }} value=${run.handle} />`],
+    ["Handle", html`<${HandleLink} name=${run.handle} />`],
     ["Lane", html`<${FilterLink} query=${{ lane: run.lane }} value=${run.lane} />`],
     ["Kind", html`<${Text} value=${run.kind} />`],
     ["Reason", run.reason && html`<${Text} value=${run.reason} />`],

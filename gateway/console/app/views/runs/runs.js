@@ -2,6 +2,7 @@
 
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Nothing } from "../../parts/basic.js";
+import { listKeys } from "../../parts/listkeys.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
@@ -113,17 +114,9 @@ function flip(selected, id) {
 
 /** @param {Rows} rows @param {any} active @param {any} selected */
 function keys(rows, active, selected) {
-  /** @param {number} by */
-  const move = (by) => {
-    const index = rows.indexOf(active.value) + by;
-    if (rows.count > 0) active.value = rows.at(Math.max(0, Math.min(rows.count - 1, index)));
-  };
-  const ifActive = (/** @type {(id: string) => void} */ run) => () => rows.indexOf(active.value) >= 0 && run(active.value);
   return [
-    { key: "j", what: "Next run", run: () => move(1) },
-    { key: "k", what: "Previous run", run: () => move(-1) },
-    { key: "x", what: "Select the run", run: ifActive((id) => flip(selected, id)) },
-    { key: "Enter", what: "Open the run", run: ifActive((id) => go(to("runs", [id]))) },
+    ...listKeys("run", rows, active, (id) => go(to("runs", [id]))),
+    { key: "x", what: "Select the run", run: () => rows.indexOf(active.value) >= 0 && flip(selected, active.value) },
   ];
 }
 
