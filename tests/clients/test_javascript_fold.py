@@ -54,7 +54,8 @@ FOLD = """
         snapshots.push(snapshot);
         const states = Object.entries(snapshot.handles);
         const handles = states.map(([name, state]) => [state, projection.handle(name)]);
-        counted.push({ ...projection.counts(), handles, none: projection.handle("no such handle") });
+        const names = [...projection.handleNames()];
+        counted.push({ ...projection.counts(), handles, names, none: projection.handle("no such handle") });
     });
     const [middle] = argument.at;
     const before = fold(argument.start, argument.events.slice(0, middle));
@@ -293,9 +294,10 @@ def test_the_fold_in_javascript_leads_to_the_same_snapshots(seed: int, steps: in
     found = trio.run(run_node, FOLD, argument)
     assert found["snapshots"] == expected
     assert found["resumed"] == expected[-1]
-    for counted, count in zip(found["counted"], counts, strict=True):
+    for counted, count, snapshot in zip(found["counted"], counts, expected, strict=True):
         assert all(state == alone for state, alone in counted.pop("handles"))
         assert counted.pop("none") is None
+        assert sorted(counted.pop("names")) == sorted(snapshot["handles"])
         lanes = {name: {"paused": False, **lane} for name, lane in count.pop("lanes").items()}
         assert counted.pop("lanes") == lanes
         del count["delayed"]

@@ -1,5 +1,5 @@
-"""A whole day in the console: five accounts of which three run at once, by hand in a real Chromium, in front of
-a server that is killed. After each step, the page shows exactly the engine's state."""
+"""A whole day in the console: five accounts of which three run at once, by hand in a real Chromium, in front
+of a server that is killed. After each step, the page shows exactly the engine's state."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ from .chromium import Tab, open_browser
 pytestmark = needs_browser
 
 ACCOUNTS = [f"account-{number}" for number in range(1, 6)]
-SHOWN = """(async () => Object.fromEntries([...document.querySelectorAll(".virtual-rows .row")].map((row) => [
-    row.id.slice(4), [...row.querySelectorAll(".status, .tag")].map((one) => one.innerText.replace(/^\\W+/, ""))])))()"""
+SHOWN = """(() => {
+    const rows = [...document.querySelectorAll(".virtual-rows .row")];
+    const word = (element) => element.innerText.replace(/^\\W+/, "");
+    return Object.fromEntries(
+        rows.map((row) => [row.id.slice(4), [...row.querySelectorAll(".status, .tag")].map(word)]),
+    );
+})()"""
 
 
 class Accounts:
