@@ -212,10 +212,15 @@ class MemoryStore:
                 return Found(found, run.id)
         return Found(found)
 
-    async def history(self, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
+    async def history(
+        self, run: str, after: int = 0, limit: int | None = None, before: int | None = None
+    ) -> list[Event]:
         events = self._events.get(run, [])
         start = bisect_right(events, after, key=attrgetter("seq"))
-        return events[start : None if limit is None else start + limit]
+        if before is None:
+            return events[start : None if limit is None else start + limit]
+        end = bisect_left(events, before, key=attrgetter("seq"))
+        return events[start if limit is None else max(start, end - limit) : end]
 
     async def events(self, after: int, limit: int) -> list[Event]:
         sequences = (*self._events.values(), self._others)

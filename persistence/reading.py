@@ -61,12 +61,16 @@ def read_run(connection: Connection, id: str) -> RunRecord | None:
     return None if text is None else _record.decode(text)
 
 
-def read_history(connection: Connection, run: str, after: int = 0, limit: int | None = None) -> list[Event]:
-    """Return the events of a run after a seq."""
+def read_history(
+    connection: Connection, run: str, after: int = 0, limit: int | None = None, before: int | None = None
+) -> list[Event]:
+    """Return the first events of a run after a seq; with `before`, the last ones before that seq."""
     events = schema.events
-    later = (events.c.run == run) & (events.c.seq > after)
-    found = select(events.c.event).where(later).order_by(events.c.seq).limit(limit)
-    return [_event.decode(text) for text in connection.scalars(found)]
+    found = select(events.c.event).where(events.c.run == run, events.c.seq > after).limit(limit)
+    if before is None:
+        return [_event.decode(text) for text in connection.scalars(found.order_by(events.c.seq))]
+    last = found.where(events.c.seq < before).order_by(events.c.seq.desc())
+    return [_event.decode(text) for text in connection.scalars(last)][::-1]
 
 
 def read_events(connection: Connection, after: int, limit: int) -> list[Event]:

@@ -195,11 +195,13 @@ class History(CommandBase, frozen=True, kw_only=True, tag="history"):
     """Get a page of the events of a run, or of the active run of a handle.
 
     The page contains at most `limit` (1000) events after the seq `after`. If there are more, the reply
-    contains `next`, the `after` of the next page.
+    contains `next`, the `after` of the next page. With `before`, the page contains the last events before
+    that seq, and `next` is the `before` of the page that precedes it.
     """
 
     run_id: str
     after: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    before: Annotated[int, msgspec.Meta(ge=0)] | None = None
     limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 

@@ -520,6 +520,8 @@ export interface ListRunsOptions extends RunFilter {
 export interface HistoryOptions {
   /** Only events with a higher `seq`. */
   after?: number;
+  /** Only events with a lower `seq`, and of these the last `limit` ones. */
+  before?: number | null;
   limit?: number;
 }
 

@@ -1166,18 +1166,25 @@ export class Client {
     return reply.runs ?? [];
   }
 
-  /** The events of a run after `after`, at most `limit`; without a limit all of them, fetched in pages. */
+  /**
+   * The events of a run after `after`, at most `limit`; without a limit all of them, fetched in pages. With `before`,
+   * the last events before that `seq`.
+   */
   async history(runId, options = {}) {
-    const { after = 0, limit = Infinity } = read("history", options, ["after", "limit"]);
-    const events = [];
-    let next = after;
-    while (next !== undefined && events.length < limit) {
-      const page = { after: next, limit: Math.min(1000, limit - events.length) };
+    const { after = 0, before, limit = Infinity } = read("history", options, ["after", "before", "limit"]);
+    const backwards = isGiven(before);
+    const pages = [];
+    let next = backwards ? before : after;
+    let left = limit;
+    while (next !== undefined && left > 0) {
+      const range = backwards ? { after, before: next } : { after: next };
+      const page = { ...range, limit: Math.min(1000, left) };
       const reply = await this.#ask({ ...page, type: "history", run_id: runId }, true);
-      events.push(...(reply.events ?? []));
+      pages.push(reply.events ?? []);
+      left -= pages.at(-1).length;
       next = reply.next;
     }
-    return events;
+    return (backwards ? pages.reverse() : pages).flat();
   }
 
   /** The engine's snapshot, as of now. */

@@ -60,6 +60,7 @@ async def take(tab: Tab, url: str, engine: Engine) -> None:
         ("overview", "", "light"),
         ("runs", "runs", "light"),
         ("run", f"runs/{run.id}", "dark"),
+        ("handle", f"handles/{run.handle}", "light"),
     ):
         await tab.resize(1200, 750, scheme)
         await tab.open(f"{url}/{address}")

@@ -68,6 +68,21 @@ async def test_the_keyboard_answers_the_focused_interrupt(home):
     await home.tab.until(f"location.pathname === '/runs/{tickets[0].id}'")
 
 
+async def test_a_new_interrupt_does_not_move_the_others_below_the_pointer(home):
+    await home.engine.submit("ask", handle="h0", params={"question": "First?"})
+    await home.tab.open(f"{home.url}/interrupts")
+    place = await home.tab.until(
+        """(({ x, y } = {}) => x && { x: x + 20, y: y + 20 })(
+            document.querySelector(".interrupt")?.getBoundingClientRect().toJSON())"""
+    )
+    await home.tab.call("Input.dispatchMouseEvent", type="mouseMoved", **place)
+    await home.engine.submit("ask", handle="h1", params={"question": "Second?"})
+    await home.tab.until_text("2 open")
+    assert await home.tab.run("document.querySelectorAll('.interrupt').length") == 1
+    await home.tab.click("Show 1 new")
+    await home.tab.until("document.querySelector('.question')?.innerText === 'Second?'")
+
+
 async def test_choices_of_the_data_are_buttons(home):
     params = {"question": "Which size?", "choices": ["small", "large"]}
     ticket = await home.engine.submit("ask", handle="alice", params=params)

@@ -236,3 +236,32 @@ async def test_rates_count_what_happens_in_each_second():
     second = found["last"][5]
     assert (second["started"], second["ended"], round(second["waited"], 6)) == (2, 0, 10.2)
     assert found["last"][6] == {**nothing, "ended": 2, "failed": 1}
+
+
+async def test_the_list_of_handles_selects_by_text_and_status_in_alphabetical_order():
+    program = (
+        load("views/handles/names.js")
+        + """
+        const handles = { b: "Idle", Ab: "Failed", "ä": "Idle", a: "Running" };
+        const names = new Names();
+        const select = (text, ...statuses) => {
+            const handle = (name) => ({ status: handles[name] });
+            names.update(matching(Object.keys(handles), text, statuses, handle));
+            return Array.from({ length: names.count }, (_, index) => names.at(index));
+        };
+        answer({
+            all: select(""),
+            text: select("B"),
+            status: select("", "Idle", "Running"),
+            both: select("b", "Idle"),
+            rows: ["b", "a"].map(names.indexOf),
+        });
+    """
+    )
+    assert await run_node(program) == {
+        "all": ["Ab", "a", "b", "\u00e4"],
+        "text": ["Ab", "b"],
+        "status": ["a", "b", "\u00e4"],
+        "both": ["b"],
+        "rows": [0, -1],
+    }

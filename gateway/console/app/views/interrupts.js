@@ -1,4 +1,7 @@
-/** The inbox: all open interrupts, newest first. Keys act on the one that has the focus. */
+/**
+ * The inbox: all open interrupts, newest first. Keys act on the one that has the focus. While the pointer is on the list,
+ * new ones are only counted, so that none moves below a click.
+ */
 
 import { html, useEffect, useSignal } from "../../vendor/ui.js";
 import { Nothing } from "../parts/basic.js";
@@ -11,14 +14,20 @@ const PAGE = 50;
 export function Inbox() {
   const shown = useSignal(PAGE);
   useEffect(() => addShortcuts(keys()), []);
-  const list = [...live.interrupts.value].sort(([, one], [, other]) => other.opened_at - one.opened_at);
+  const held = useSignal(/** @type {Set<string> | null} */ (null));
+  const all = [...live.interrupts.value].sort(([, one], [, other]) => other.opened_at - one.opened_at);
+  const list = all.filter(([id]) => held.value?.has(id) ?? true);
+  const added = all.length - list.length;
   return html`<section aria-labelledby="inbox-title">
     <div class="title">
       <h1 id="inbox-title">Interrupts</h1>
-      <span class="faint number" aria-live="polite">${list.length.toLocaleString()} open</span>
+      <span class="faint number" aria-live="polite">${all.length.toLocaleString()} open</span>
+      ${added > 0 && html`<button onClick=${() => (held.value = null)}>Show ${added} new</button>`}
     </div>
-    ${list.length === 0 && html`<${Nothing}>Nobody waits for an answer.<//>`}
-    <${Interrupts} list=${list.slice(0, shown.value)} linked />
+    ${all.length === 0 && html`<${Nothing}>Nobody waits for an answer.<//>`}
+    <div onPointerEnter=${() => (held.value = new Set(all.map(([id]) => id)))} onPointerLeave=${() => (held.value = null)}>
+      <${Interrupts} list=${list.slice(0, shown.value)} linked />
+    </div>
     ${list.length > shown.value && html`<button onClick=${() => (shown.value += 5 * PAGE)}>${list.length - shown.value} more</button>`}
   </section>`;
 }

@@ -1,5 +1,6 @@
 /** The draft parameters of a handle, as JSON that a person edits, and the runs that are started with it. */
 
+import { hasEnded } from "../../../greenroom.js";
 import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
@@ -20,17 +21,12 @@ const BUSY = {
 export function Draft({ name, handle, lastJob }) {
   const stored = useMemo(() => written(handle.params), [handle.params]);
   const edited = useSignal(/** @type {{ text: string, of: string } | null} */ (null));
-  const job = useSignal(/** @type {string | null} */ (null));
-  const onConflict = useSignal(/** @type {OnConflict} */ ("reject"));
   const sending = useSignal(false);
-  const jobs = useMemo(() => [...new Set([...live.runs.values()].map((run) => run.job))].sort(), []);
 
   const text = edited.value?.text ?? stored;
   const changed = edited.value !== null && text !== stored;
   const problem = changed ? problemOf(text) : "";
-  const chosen = job.value ?? lastJob;
-  const conflict = handle.locked && onConflict.value === "reject" ? conflictOf(handle) : "";
-  const permitted = may("operator");
+  const off = problem !== "" || sending.value;
 
   /** Save the draft. Returns whether it is saved. */
   const save = async () => {
@@ -39,20 +35,18 @@ export function Draft({ name, handle, lastJob }) {
     edited.value = null;
     return true;
   };
-  /** @param {"start" | "continue"} kind */
-  const submit = async (kind) => {
-    if (changed && !handle.locked && !(await save())) return;
-    const options = { handle: name, kind, onConflict: onConflict.value };
-    const ticket = await attempt(() => client().submit(chosen, options), "submitted");
-    if (ticket && !handle.locked) go(to("runs", [ticket.id]));
-  };
-  /** @param {() => Promise<unknown>} command */
-  const once = (command) => async () => {
+  /** Send commands, with the buttons disabled meanwhile. @param {() => Promise<unknown>} commands */
+  const send = async (commands) => {
     sending.value = true;
-    await command();
+    await commands();
     sending.value = false;
   };
-  const off = sending.value || !chosen.trim() || problem !== "" || conflict !== "" || (changed && handle.locked);
+  /** @param {"start" | "continue"} kind @param {string} job @param {OnConflict} onConflict */
+  const submit = async (kind, job, onConflict) => {
+    if (changed && !(await save())) return;
+    const ticket = await attempt(() => client().submit(job, { handle: name, kind, onConflict }), "submitted");
+    if (ticket && !handle.locked) go(to("runs", [ticket.id]));
+  };
   return html`<section class="card draft" aria-labelledby="draft-title">
     <h2 id="draft-title">Draft parameters</h2>
     <label for="draft">JSON; empty for none${handle.locked && html` <span class="faint">(locked while a run is active)</span>`}</label>
@@ -60,7 +54,7 @@ export function Draft({ name, handle, lastJob }) {
       id="draft"
       rows="8"
       spellcheck=${false}
-      readonly=${handle.locked || !permitted}
+      readonly=${handle.locked || !may("operator")}
       aria-invalid=${problem !== ""}
       aria-describedby="draft-problem"
       value=${text}
@@ -68,28 +62,53 @@ export function Draft({ name, handle, lastJob }) {
     ></textarea>
     <p id="draft-problem" class="error-text" aria-live="polite">${visible(problem)}</p>
     ${changed && edited.value?.of !== stored && html`<p class="error-text">The draft was changed by someone else. Save replaces it.</p>`}
-    ${permitted &&
+    ${may("operator") &&
     html`<div class="actions">
-        <button disabled=${!changed || problem !== "" || handle.locked || sending.value} onClick=${once(save)}>Save draft</button>
+        <button disabled=${off || !changed || handle.locked} onClick=${() => send(save)}>Save draft</button>
         <button class="quiet" disabled=${!changed} onClick=${() => (edited.value = null)}>Discard changes</button>
       </div>
-      <h2>Start a run with the draft</h2>
-      <div class="fields">
-        <label class="field wide"><span>job</span>
-          <input id="job" list="jobs" value=${chosen} onInput=${(/** @type {any} */ event) => (job.value = event.currentTarget.value)} />
-        </label>
-        <datalist id="jobs">${jobs.map((one) => html`<option key=${one} value=${one}></option>`)}</datalist>
-        <label class="field"><span>if the handle is busy</span>
-          <select id="on-conflict" value=${onConflict.value} onChange=${(/** @type {any} */ event) => (onConflict.value = event.currentTarget.value)}>
-            ${Object.entries(BUSY).map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}
-          </select>
-        </label>
-      </div>
-      <div class="actions">
-        <button class="primary" disabled=${off} title=${conflict} onClick=${once(() => submit("start"))}>${conflict ? `Start: ${conflict}` : "Start"}</button>
-        <button disabled=${off} title=${conflict} onClick=${once(() => submit("continue"))}>Continue from the checkpoint</button>
-      </div>`}
+      <${Start}
+        handle=${handle}
+        lastJob=${lastJob}
+        off=${off || (changed && handle.locked)}
+        submit=${(/** @type {Parameters<typeof submit>} */ ...given) => send(() => submit(...given))}
+      />`}
   </section>`;
+}
+
+/**
+ * The form that starts a run with the draft. Its button shows why a start would be refused.
+ * @param {object} props
+ * @param {HandleState} props.handle
+ * @param {string} props.lastJob
+ * @param {boolean} props.off
+ * @param {(kind: "start" | "continue", job: string, onConflict: OnConflict) => void} props.submit
+ */
+function Start({ handle, lastJob, off, submit }) {
+  const job = useSignal(/** @type {string | null} */ (null));
+  const onConflict = useSignal(/** @type {OnConflict} */ ("reject"));
+  const jobs = useMemo(() => [...new Set([...live.runs.values()].map((run) => run.job))].sort(), []);
+  const chosen = job.value ?? lastJob;
+  const conflict = handle.locked && onConflict.value === "reject" ? conflictOf(handle) : "";
+  const disabled = off || conflict !== "" || !chosen.trim();
+  /** @param {"start" | "continue"} kind */
+  const click = (kind) => () => submit(kind, chosen, onConflict.value);
+  return html`<h2>Start a run with the draft</h2>
+    <div class="fields">
+      <label class="field wide"><span>job</span>
+        <input id="job" list="jobs" value=${chosen} onInput=${(/** @type {any} */ event) => (job.value = event.currentTarget.value)} />
+      </label>
+      <datalist id="jobs">${jobs.map((one) => html`<option key=${one} value=${one}></option>`)}</datalist>
+      <label class="field"><span>if the handle is busy</span>
+        <select id="on-conflict" value=${onConflict.value} onChange=${(/** @type {any} */ event) => (onConflict.value = event.currentTarget.value)}>
+          ${Object.entries(BUSY).map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}
+        </select>
+      </label>
+    </div>
+    <div class="actions">
+      <button class="primary" disabled=${disabled} onClick=${click("start")}>${conflict ? `Start: ${conflict}` : "Start"}</button>
+      <button disabled=${disabled} title=${conflict} onClick=${click("continue")}>Continue from the checkpoint</button>
+    </div>`;
 }
 
 /** @param {unknown} params */
@@ -107,8 +126,10 @@ function problemOf(text) {
 
 /** Why a start is refused now. @param {HandleState} handle */
 function conflictOf({ active_run: id }) {
-  const status = live.runs.get(id ?? "")?.status;
-  return status ? `run …${id?.slice(-8)} is ${status.replace("_", " ")}` : "the handle is busy";
+  const run = live.runs.get(id ?? "");
+  if (!run) return "the handle is busy";
+  if (hasEnded(run)) return `the body of run …${run.id.slice(-8)} has not ended`;
+  return `run …${run.id.slice(-8)} is ${run.status.replace("_", " ")}`;
 }
 
 /** Whether a command succeeds; its error is shown. @param {() => Promise<unknown>} command */

@@ -26,6 +26,26 @@ export function Log({ events }) {
     </ol>`;
 }
 
+/** The events, of which a person can choose some types. @param {{ events: readonly GreenroomEvent[] }} props */
+export function FilteredEvents({ events }) {
+  const chosen = useSignal(/** @type {string[]} */ ([]));
+  const types = [...new Set(events.map(({ type }) => type))].sort();
+  const shown = chosen.value.length > 0 ? events.filter(({ type }) => chosen.value.includes(type)) : events;
+  /** @param {string} type */
+  const flip = (type) => (chosen.value = chosen.value.includes(type) ? chosen.value.filter((one) => one !== type) : [...chosen.value, type]);
+  return html`<div class="chips" role="group" aria-label="Types">
+      ${types.map(
+        (type) => html`<button key=${type} class="chip" aria-pressed=${chosen.value.includes(type)} onClick=${() => flip(type)}>${type}</button>`,
+      )}
+    </div>
+    <${Events} events=${shown} />`;
+}
+
+/** Reads the events that precede those of the page. @param {{ story: import("./story.js").Story }} props */
+export function Earlier({ story }) {
+  return story.hasEarlier.value && html`<button class="quiet" onClick=${() => story.earlier()}>Read earlier events</button>`;
+}
+
 /** @param {{ events: readonly GreenroomEvent[] }} props */
 export function Events({ events }) {
   const shown = useSignal(PAGE);

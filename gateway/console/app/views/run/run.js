@@ -6,12 +6,14 @@ import { Json } from "../../parts/json.js";
 import { Text } from "../../parts/text.js";
 import { client, live } from "../../state/session.js";
 import { Actions, Message } from "./actions.js";
-import { Events, Log } from "./events.js";
+import { Earlier, Events, FilteredEvents, Log } from "./events.js";
 import { Interrupts } from "./interrupts.js";
 import { Story } from "./story.js";
 import { Timeline } from "./timeline.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
+
+const BY_RUN = "run:";
 
 /** @param {{ names: string[] }} props */
 export function Run({ names: [id] }) {
@@ -51,9 +53,10 @@ export function Run({ names: [id] }) {
     ${run.error && html`<section class="card failed-card"><h2>Error</h2><${Text} value=${run.error} mono lines /></section>`}
     ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}
     <div class="columns">
-      <section class="card"><h2>About</h2><${About} run=${run} /></section>
+      <section class="card"><h2>About</h2><${About} run=${run} parent=${parentOf(story.first.value)} /></section>
       <section class="card">
         <h2>Time line</h2>
+        <${Earlier} story=${story} />
         <${Timeline} events=${events} />
         ${story.problem.value && html`<p class="error-text"><${Text} value=${story.problem.value} /></p>`}
       </section>
@@ -62,7 +65,7 @@ export function Run({ names: [id] }) {
       <section class="card"><h2>Parameters</h2><${Json} value=${run.params} /></section>
       ${run.status === "succeeded" && html`<section class="card"><h2>Result</h2><${Json} value=${run.result} /></section>`}
     </div>
-    <section class="card"><h2>Log</h2><${Log} events=${events} /></section>
+    <section class="card"><h2>Log</h2><${Earlier} story=${story} /><${Log} events=${events} /></section>
     ${(messages.length > 0 || run.interactive) &&
     html`<section class="card">
       <h2>Messages</h2>
@@ -71,7 +74,8 @@ export function Run({ names: [id] }) {
     </section>`}
     <details class="card">
       <summary><h2>Events</h2> <span class="faint number">${events.length}</span></summary>
-      <${Events} events=${events} />
+      <${FilteredEvents} events=${events} />
+      <${Earlier} story=${story} />
     </details>
   </article>`;
 }
@@ -82,14 +86,18 @@ function Stats({ progress }) {
   return Object.keys(others).length > 0 ? html`<${Json} value=${others} />` : null;
 }
 
-/** @param {{ run: RunRecord }} props */
-function About({ run }) {
+/** The run that called the run with this first event. @param {import("../../../greenroom.js").GreenroomEvent | null} first */
+const parentOf = (first) => (first?.by.startsWith(BY_RUN) ? first.by.slice(BY_RUN.length) : "");
+
+/** @param {{ run: RunRecord, parent: string }} props */
+function About({ run, parent }) {
   const flags = ["detached", "interactive", "streaming", "compacting"].filter((name) => /** @type {any} */ (run)[name]);
   /** @type {[string, any][]} */
   const lines = [
     ["Run", html`<${RunLink} id=${run.id} />`],
     ["Handle", html`<${HandleLink} name=${run.handle} />`],
     ["Lane", html`<${FilterLink} query=${{ lane: run.lane }} value=${run.lane} />`],
+    ["Parent", parent && html`<${RunLink} id=${parent} />`],
     ["Kind", html`<${Text} value=${run.kind} />`],
     ["Reason", run.reason && html`<${Text} value=${run.reason} />`],
     ["Waits for", run.waiting_for && html`<${Text} value=${run.waiting_for} />`],

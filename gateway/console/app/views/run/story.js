@@ -1,6 +1,6 @@
 /**
- * The events of one run: its history from the store, and then what happens, in order and without a gap. Renders at most
- * once per frame.
+ * The events of one run: the latest ones of its history from the store, and then what happens, in order and without a
+ * gap. Older ones are read page by page when a person asks for them. Renders at most once per frame.
  */
 
 import { signal } from "../../../vendor/ui.js";
@@ -8,19 +8,24 @@ import { client } from "../../state/session.js";
 
 /** @typedef {import("../../../greenroom.js").GreenroomEvent} GreenroomEvent */
 
-const MOST = 20_000; // the latest ones are kept
+const PAGE = 500;
+const MOST = 20_000; // of those that arrive live; the latest ones are kept
 
 export class Story {
   /** @type {import("../../../vendor/ui.js").Signal<GreenroomEvent[]>} */
   events = signal([]);
-  /** Whether the history has been read. */
-  whole = signal(false);
-  /** Why it could not be read. */
+  /** Whether the store has events before these. */
+  hasEarlier = signal(false);
+  /** The first event of the run, once it is known. @type {import("../../../vendor/ui.js").Signal<GreenroomEvent | null>} */
+  first = signal(null);
+  /** Why the history could not be read. */
   problem = signal("");
 
   #id;
   /** @type {GreenroomEvent[]} */
   #list = [];
+  #most = MOST;
+  #isRead = false;
   #due = 0;
   #open = true;
   #stop = () => {};
@@ -45,14 +50,39 @@ export class Story {
     cancelAnimationFrame(this.#due);
   }
 
-  /** Read what is in the store after the last known event. */
+  /** Read the page before the first known event. */
+  async earlier() {
+    const [oldest] = this.#list;
+    const found = oldest && (await this.#ask({ before: oldest.seq, limit: PAGE }));
+    if (!found) return;
+    this.#most += found.length;
+    this.#add(found);
+    this.hasEarlier.value = found.length === PAGE;
+  }
+
+  /** Read the end of the history; later, what is in the store after the last known event. */
   async #read() {
+    if (this.#isRead) {
+      this.#add((await this.#ask({ after: this.#list.at(-1)?.seq ?? 0 })) ?? []);
+      return;
+    }
+    const found = await this.#ask({ before: client().state.seq + 1, limit: PAGE });
+    if (!found) return;
+    this.#isRead = true;
+    this.#add(found);
+    this.hasEarlier.value = found.length === PAGE;
+    this.first.value = found.length < PAGE ? (this.#list[0] ?? null) : ((await this.#ask({ limit: 1 }))?.[0] ?? null);
+  }
+
+  /** @param {import("../../../greenroom.js").HistoryOptions} options */
+  async #ask(options) {
     try {
-      this.#add(await client().history(this.#id, { after: this.whole.value ? (this.#list.at(-1)?.seq ?? 0) : 0 }));
-      this.whole.value = true;
+      const found = await client().history(this.#id, options);
       this.problem.value = "";
+      return found;
     } catch (error) {
       this.problem.value = String(/** @type {Error} */ (error).message);
+      return undefined;
     }
   }
 
@@ -63,7 +93,10 @@ export class Story {
     const last = this.#list.at(-1)?.seq ?? 0;
     this.#list.push(...own);
     if (own[0].seq <= last) this.#list = sorted(this.#list);
-    if (this.#list.length > MOST) this.#list.splice(0, this.#list.length - MOST);
+    if (this.#list.length > this.#most) {
+      this.#list.splice(0, this.#list.length - this.#most);
+      this.hasEarlier.value = true;
+    }
     this.#due ||= requestAnimationFrame(() => {
       this.#due = 0;
       this.events.value = [...this.#list];
