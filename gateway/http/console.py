@@ -21,7 +21,7 @@ import trio
 from .head import Request
 from .responses import Response
 
-VIEWS = ("runs",)
+VIEWS = ("runs", "flows")
 """The first parts of the addresses of views; `/` is the overview."""
 FOLDER = "console"
 
@@ -81,6 +81,19 @@ def is_address(segments: tuple[str, ...]) -> bool:
     return segments == ("",) or segments[0] == FOLDER or (segments[0] in VIEWS and len(segments) <= _DEEPEST)
 
 
+def is_visited(request: Request) -> bool:
+    """Whether a person opens the address of a view. Some of these addresses are also calls of the task API,
+    whose clients do not ask for HTML. Browsers send `Sec-Fetch-Mode` over HTTPS and to this machine only."""
+    mode = request.header("sec-fetch-mode") or "navigate"
+    kinds = {kind.partition(";")[0].strip() for kind in request.tokens("accept")}
+    return (
+        request.method in ("GET", "HEAD")
+        and mode == "navigate"
+        and "text/html" in kinds
+        and is_address(request.segments)
+    )
+
+
 def find(segments: tuple[str, ...]) -> File | None:
     """What is at such an address. Call `load` first."""
     if segments[0] != FOLDER:
@@ -101,7 +114,8 @@ def response(found: File, request: Request) -> Response:
     is_page = request.segments[0] != FOLDER
     packs = _accepts_gzip(request)
     tag = f'"{found.tag}{"-gzip" if packs else ""}"'
-    headers = (*(_OF_PAGE if is_page else _OF_FILE), ("ETag", tag), ("Vary", "Accept-Encoding"))
+    varies = "Accept, Accept-Encoding, Sec-Fetch-Mode" if is_page else "Accept-Encoding"
+    headers = (*(_OF_PAGE if is_page else _OF_FILE), ("ETag", tag), ("Vary", varies))
     known = {name.removeprefix("W/") for name in request.tokens("if-none-match")}
     if known & {tag, "*"}:
         return Response(304, headers=headers)

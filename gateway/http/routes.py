@@ -24,6 +24,7 @@ from ...protocol.values import shown
 from ..auth.tokens import Caller, Role
 from ..commands.entries import Entry
 from ..commands.table import TABLE
+from ..config import GatewayConfig
 from ..limits import Rate, check_rate_of_runs
 from ..shared import Shared
 from ..tasks.calls import TABLE as TASK_CALLS
@@ -72,6 +73,10 @@ class Route:
         if self.workers and caller.role is Role.WORKER:
             return True
         return self.role is None or caller.role.permits(self.role)
+
+
+Methods = dict[str, tuple[Route, dict[str, str]]]
+"""The methods of a path, each with the values of the names in it."""
 
 
 async def _command(entry: Entry, call: Call) -> Response:
@@ -321,6 +326,8 @@ _TABLE = _table()
 
 _CONSOLE = Route(None, _console)
 
+_PAGE: Methods = {method: (_CONSOLE, {}) for method in ("GET", "HEAD")}
+
 _DOCUMENTS: dict[str, bytes] = {}
 """The generated documents, cached after the first request."""
 
@@ -341,16 +348,23 @@ def paths() -> Iterator[tuple[str, str]]:
                 yield method, "/" + "/".join(segments)
 
 
-def find(segments: tuple[str, ...]) -> dict[str, tuple[Route, dict[str, str]]]:
+def offered(request: Request, config: GatewayConfig) -> Methods:
+    """The methods of the request's path: those of the console's page for a person who visits a view."""
+    if config.console and console.is_visited(request):
+        return _PAGE
+    return find(request.segments)
+
+
+def find(segments: tuple[str, ...]) -> Methods:
     """The methods of a path, each with the values of the names in it. A path without names comes first, as in
     OpenAPI. Raises `NotFound`."""
     if segments in _TABLE:
         return {method: (route, {}) for method, route in _TABLE[segments].items()}
-    methods: dict[str, tuple[Route, dict[str, str]]] = {}
-    for template, offered in _TABLE.items():
+    methods: Methods = {}
+    for template, routes in _TABLE.items():
         names = _match(template, segments)
         if names is not None:
-            for method, route in offered.items():
+            for method, route in routes.items():
                 methods.setdefault(method, (route, names))
     if console.is_address(segments):
         for method in ("GET", "HEAD"):

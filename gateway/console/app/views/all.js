@@ -3,6 +3,8 @@
  * of the address, add it here, and add its `view` to `VIEWS` in `gateway/http/console.py`.
  */
 
+import { Flow } from "./flows/flow.js";
+import { Flows } from "./flows/flows.js";
 import { Overview } from "./overview.js";
 import { Run } from "./run/run.js";
 import { Runs } from "./runs/runs.js";
@@ -20,4 +22,5 @@ import { Runs } from "./runs/runs.js";
 export const VIEWS = [
   { view: "", title: "Overview", sign: "◫", component: Overview },
   { view: "runs", title: "Runs", sign: "≡", component: Runs, one: Run },
+  { view: "flows", title: "Flows", sign: "⌥", component: Flows, one: Flow },
 ];

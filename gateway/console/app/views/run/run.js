@@ -5,6 +5,7 @@ import { Elapsed, FilterLink, Moment, Nothing, Progress, RunLink, Status, Tags }
 import { Json } from "../../parts/json.js";
 import { Text } from "../../parts/text.js";
 import { client, live } from "../../state/session.js";
+import { Walk } from "../flows/walk.js";
 import { Actions, Message } from "./actions.js";
 import { Events, Log } from "./events.js";
 import { Interrupts } from "./interrupts.js";
@@ -58,6 +59,7 @@ export function Run({ names: [id] }) {
         ${story.problem.value && html`<p class="error-text"><${Text} value=${story.problem.value} /></p>`}
       </section>
     </div>
+    ${run.job === "flow" && html`<${Walk} run=${run} events=${events} />`}
     <div class="columns">
       <section class="card"><h2>Parameters</h2><${Json} value=${run.params} /></section>
       ${run.status === "succeeded" && html`<section class="card"><h2>Result</h2><${Json} value=${run.result} /></section>`}

@@ -1,0 +1,85 @@
+/**
+ * What is drawn of a flow: its nodes and edges, with the nodes of subflows inside a box. Pure.
+ *
+ * Each level begins at a point and ends at another one, so that edges to and from a subflow lead to its points.
+ */
+
+/**
+ * @typedef {object} Place
+ * @property {string} path the node, as in the events of a run: `ship/pack` is a node of the subflow `ship`
+ * @property {string} key
+ * @property {string} kind of the node; `begin`, `end` for a point
+ * @property {string} caption what the node calls
+ * @property {string} parent the path of the subflow around it; empty at the top
+ */
+/**
+ * @typedef {object} Link
+ * @property {string} from the path of a place
+ * @property {string} to
+ * @property {string} node the node whose action takes the edge; empty for the first edge of a level
+ * @property {string} action empty where the flow ends because the node has no edge
+ */
+/** @typedef {{ places: Place[], links: Link[] }} Outline */
+
+export const DEFAULT_ACTION = "default";
+
+/** @param {any} definition @returns {Outline} */
+export function outline(definition) {
+  /** @type {Outline} */
+  const found = { places: [], links: [] };
+  level(found, definition, "");
+  return found;
+}
+
+/** @param {Outline} found @param {any} graph @param {string} parent */
+function level({ places, links }, graph, parent) {
+  const prefix = parent ? `${parent}/` : "";
+  const nodes = Object.entries(graph?.nodes ?? {});
+  const edges = /** @type {any[]} */ (graph?.edges ?? []);
+  const begin = `${prefix}\u0000begin`;
+  const end = `${prefix}\u0000end`;
+  const isSubflow = (/** @type {string} */ key) => graph.nodes[key]?.kind === "subflow";
+  const entry = (/** @type {string} */ key) => prefix + key + (isSubflow(key) ? "/\u0000begin" : "");
+  const exit = (/** @type {string} */ key) => prefix + key + (isSubflow(key) ? "/\u0000end" : "");
+  places.push({ path: begin, key: "", kind: "begin", caption: "", parent });
+  for (const [key, node] of nodes) {
+    places.push({ path: prefix + key, key, kind: node.kind, caption: caption(node), parent });
+    if (isSubflow(key)) level({ places, links }, node.subflow, prefix + key);
+  }
+  places.push({ path: end, key: "", kind: "end", caption: "", parent });
+  links.push({ from: begin, to: entry(graph.start), node: "", action: "" });
+  const sources = new Set();
+  for (const { from, to, action } of edges) {
+    sources.add(from);
+    links.push({ from: exit(from), to: to ? entry(to) : end, node: prefix + from, action: action || DEFAULT_ACTION });
+  }
+  for (const [key] of nodes) {
+    if (!sources.has(key)) links.push({ from: exit(key), to: end, node: prefix + key, action: "" });
+  }
+}
+
+/** What a node calls. @param {any} node */
+function caption(node) {
+  if (node.func || node.service) return String(node.func || node.service);
+  if (node.flow) return node.version ? `${node.flow} ${node.version}` : String(node.flow);
+  if (node.parallel_services?.length) return node.parallel_services.join(", ");
+  if (node.parallel_execs?.length) return node.parallel_execs.map((/** @type {any} */ one) => one.service ?? one.func ?? "").join(", ");
+  if (node.script) return String(Array.isArray(node.script) ? node.script[0] : node.script.cmd);
+  return "";
+}
+
+/**
+ * Where each node leads, in words: `default → pay`.
+ * @param {Outline} outline
+ * @param {string} path
+ */
+export function leads({ places, links }, path) {
+  const names = new Map(places.map((place) => [place.path, place]));
+  return links
+    .filter((link) => link.node === path)
+    .map(({ to, action }) => {
+      const target = names.get(to);
+      const name = target?.kind === "end" ? "the end" : (target?.key || target?.parent.split("/").at(-1)) ?? "";
+      return action ? `${action} → ${name}` : `→ ${name}`;
+    });
+}
