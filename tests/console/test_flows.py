@@ -43,6 +43,10 @@ def tone(path: str) -> str:
     return f"document.querySelector({json.dumps(f'[data-path={json.dumps(path)}]')})?.getAttribute('class')"
 
 
+def tone_is_empty(classes: str) -> bool:
+    return classes.split() == ["box"]
+
+
 async def test_the_list_shows_flows_as_they_are_published(home):
     await home.tab.open(f"{home.url}/flows")
     await home.tab.until_text("There are no flows yet.")
@@ -55,11 +59,95 @@ async def test_the_list_shows_flows_as_they_are_published(home):
     assert await home.path() == "/flows/ship"
 
 
-async def test_a_run_is_drawn_as_it_walks_its_flow(home, tmp_path):
+async def test_a_run_is_drawn_as_it_walks_its_flow(home):
     await home.engine.flows.publish("ship", SHIP)
     ticket = await home.engine.flows.start("ship", params={"late": False})
     await home.tab.open(f"{home.url}/runs/{ticket.id}")
     await home.tab.until(f"{tone('pick')}?.includes('succeeded')")
-    await home.tab.screenshot(Path("/tmp/cv2-run.png"))
     await home.tab.until(f"{tone('pack/label')}?.includes('suspended')")
-    await home.tab.screenshot(Path("/tmp/cv2-run.png"))
+    assert tone_is_empty(await home.tab.run(tone("late")))
+    await home.engine.signal(ticket.id, "label", {"name": "blue"})
+    await home.tab.until(f"{tone('pack/label')}?.includes('succeeded')")
+
+
+EDITOR = "document.querySelector('.editor')?.shadowRoot?"
+
+
+async def write(home: House, text: str) -> None:
+    """Replace the text of the editor, as a person who selects all of it and pastes another one."""
+    content = f"{EDITOR}.querySelector('.cm-content')"
+    await home.tab.until(content)
+    await home.tab.run(f"{content}.focus()")
+    for kind in ("rawKeyDown", "keyUp"):
+        await home.tab.call(
+            "Input.dispatchKeyEvent", type=kind, key="a", code="KeyA", windowsVirtualKeyCode=65, modifiers=2
+        )
+    await home.tab.run(
+        f"""(() => {{
+            const clipboardData = new DataTransfer();
+            clipboardData.setData("text/plain", {json.dumps(text)});
+            const options = {{ clipboardData, bubbles: true, cancelable: true }};
+            {content}.dispatchEvent(new ClipboardEvent("paste", options));
+        }})()"""
+    )
+
+
+async def test_a_flow_is_written_checked_and_published(home):
+    await home.tab.open(f"{home.url}/flows")
+    await home.tab.click("New flow")
+    await home.tab.fill(".edit input", "mail")
+    await home.tab.until_text("No errors.")
+    await home.tab.screenshot(Path("/tmp/cv2-edit.png"))
+    await write(home, "start: a\nnodes:\n  a:\n    kind: time\n")
+    await home.tab.until_text("error in line 4", ".mistakes")
+    await home.tab.until(f"{EDITOR}.querySelector('.cm-lintRange-error')")
+    await home.tab.screenshot(Path("/tmp/cv2-edit2.png"))
+    assert await home.tab.run("document.querySelector('.edit .primary').disabled")
+    await home.tab.click("error in line 4")
+    assert await home.tab.run("document.activeElement.className") == "editor"
+    await write(home, "start: a\nnodes:\n  a:\n    kind: timer\n    params:\n      delay_ms: 5\n")
+    await home.tab.until_text("No errors.")
+    await home.tab.click("Save as draft")
+    await home.tab.until_text("draft", ".versions")
+    await home.tab.click("Edit")
+    await home.tab.click("Publish")
+    await home.tab.until_text("published", ".versions")
+    [version] = await home.engine.flows.versions("mail")
+    assert (version.version, version.status) == (1, "published")
+    await home.tab.click("Start version 1")
+    await home.tab.until_text("succeeded", ".title")
+
+
+async def test_two_versions_are_compared(home):
+    await home.engine.flows.publish("ship", SHIP)
+    await home.engine.flows.publish("ship", {**SHIP, "start": "late"})
+    await home.tab.open(f"{home.url}/flows/ship?version=2&against=1")
+    await home.tab.until(f"{EDITOR}.querySelectorAll('.cm-changedLine').length >= 2")
+    await home.tab.screenshot(Path("/tmp/cv2-compare.png"))
+
+
+async def test_an_address_of_the_task_api_is_a_view_for_people_only(home):
+    await home.engine.flows.publish("ship", SHIP)
+    await home.tab.open(f"{home.url}/flows")
+    assert await home.tab.run("fetch('/flows').then((found) => found.json()).then(({ total }) => total)") == 1
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing_serious(scheme, home):
+    await home.engine.flows.publish("ship", SHIP)
+    await home.engine.flows.publish("ship", {**SHIP, "start": "late"})
+    ticket = await home.engine.flows.start("ship", version=1, params={"late": False})
+    await home.tab.resize(1280, 800, scheme)
+    axe = await trio.Path(AXE).read_text(encoding="utf-8")
+    views = ("flows", "flows?edit=1", "flows/ship", "flows/ship?against=1", "flows/ship?edit=1", f"runs/{ticket.id}")
+    for view in views:
+        await home.tab.open(f"{home.url}/{view}")
+        await home.tab.until("document.querySelector('table, .frame, .cm-editor') || !!document.querySelector('.editor')?.shadowRoot")
+        await home.tab.call("Runtime.evaluate", expression=axe)
+        found = await home.tab.run(
+            """axe.run().then(({ violations }) => violations
+                .filter(({ impact }) => ["serious", "critical"].includes(impact))
+                .flatMap(({ id, nodes }) => nodes.map((node) => [id, node.html, node.failureSummary])))"""
+        )
+        assert found == [], view

@@ -14,7 +14,7 @@ from ..vendor.bundles import BUNDLES, FOLDER, STYLES, VENDOR, NoPackages, bundle
 
 def test_the_folder_has_the_bundles_and_their_licences():
     made = {*(f"{name}.js" for name in BUNDLES), *STYLES, "LICENSES.txt"}
-    assert {file.name for file in VENDOR.iterdir()} == made | {"ui.d.ts", "graph.d.ts"}
+    assert {file.name for file in VENDOR.iterdir()} == made | {"editor.d.ts", "graph.d.ts", "ui.d.ts"}
 
 
 def test_every_package_has_its_pinned_version_and_its_licence():

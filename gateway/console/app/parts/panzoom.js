@@ -3,7 +3,8 @@
  * one group changes, so the size of the drawing does not matter.
  */
 
-const LEAST = 0.05;
+const LEAST = 0.01;
+const READABLE = 0.5;
 const MOST = 4;
 const STEP = 60;
 const FACTOR = 1.25;
@@ -38,6 +39,10 @@ export class PanZoom {
     frame.addEventListener("wheel", (event) => this.#wheel(event), { signal, passive: false });
     frame.addEventListener("keydown", (event) => this.#key(event), { signal });
     this.fit();
+    if (this.#scale >= READABLE) return;
+    this.zoom(READABLE / this.#scale, frame.clientWidth / 2, 0); // of a large drawing, its top
+    this.#y = 0;
+    this.#show();
   }
 
   close() {

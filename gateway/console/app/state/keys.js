@@ -14,14 +14,16 @@ export function addShortcuts(added) {
 }
 
 /** @param {EventTarget | null} target */
-const isText = (target) => target instanceof Element && target.matches("input:not([type=checkbox]), textarea, select");
+const isText = (target) =>
+  target instanceof Element && target.matches("input:not([type=checkbox]), textarea, select, [contenteditable=true]");
 
 /** Listen to the keyboard. */
 export function listenToKeys() {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    if (isText(event.target)) {
-      if (event.key === "Escape") /** @type {HTMLElement} */ (event.target).blur();
+    const [target = null] = event.composedPath(); // in an editor, the event's own target is only its shadow host
+    if (isText(target)) {
+      if (event.key === "Escape") /** @type {HTMLElement} */ (target).blur();
       return;
     }
     const onControl = event.target instanceof Element && event.target.closest("a, button, summary, [type=checkbox]");

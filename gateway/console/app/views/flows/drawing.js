@@ -23,7 +23,7 @@ const SIGNS = {
   parallel: "⫴",
   foreach: "↻",
   flow_ref: "⧉",
-  timer: "⏲",
+  timer: "◔",
   wait_event: "✉",
   approval: "☑",
 };

@@ -1,24 +1,34 @@
-/** One flow: its versions, and the graph of the chosen one. */
+/** One flow: its versions, and the chosen one: its graph, a form to start it, its text to edit, or two compared. */
 
 import { html, useEffect, useSignal } from "../../../vendor/ui.js";
 import { Moment, Nothing } from "../../parts/basic.js";
+import { Differences } from "../../parts/editor.js";
+import { Json } from "../../parts/json.js";
 import { Text } from "../../parts/text.js";
-import { to } from "../../state/address.js";
-import { client } from "../../state/session.js";
+import { go, to } from "../../state/address.js";
+import { client, may } from "../../state/session.js";
 import { FlowGraph } from "./drawing.js";
+import { Edit } from "./edit.js";
 import { onFlowChange } from "./list.js";
+import { Start } from "./start.js";
+import { toYaml } from "./yaml.js";
 
 /** @typedef {import("../../../greenroom.js").VersionRow} VersionRow */
 
 /** @param {{ names: string[], query: URLSearchParams }} props */
 export function Flow({ names: [name], query }) {
   const versions = useSignal(/** @type {VersionRow[] | null} */ (null));
+  const reads = useSignal(0);
   const problem = useSignal("");
   useEffect(() => {
     const read = () =>
       client()
         .flows.versions(name)
-        .then((found) => (versions.value = found.toReversed()))
+        .then((found) => {
+          versions.value = found.toReversed();
+          reads.value += 1;
+          problem.value = "";
+        })
         .catch((error) => (problem.value = error.message));
     read();
     return onFlowChange((changed) => (changed === null || changed === name) && read());
@@ -26,6 +36,7 @@ export function Flow({ names: [name], query }) {
   const known = versions.value ?? [];
   const wanted = Number(query.get("version"));
   const row = known.find(({ version }) => version === wanted) ?? known.find(({ status }) => status === "published") ?? known[0];
+  const shows = query.has("edit") ? "edit" : row?.status === "draft" ? reads.value : ""; // a draft can change
   return html`<div class="title">
       <h1><${Text} value=${name} /></h1>
       <span class="spread"></span>
@@ -36,7 +47,7 @@ export function Flow({ names: [name], query }) {
     ${row &&
     html`<div class="columns flow">
       <section class="card"><h2>Versions</h2><${Versions} name=${name} rows=${known} chosen=${row} /></section>
-      <${Version} key=${`${row.id} ${row.status}`} row=${row} />
+      <${Version} key=${`${row.id} ${query} ${shows}`} name=${name} row=${row} rows=${known} query=${query} />
     </div>`}`;
 }
 
@@ -51,21 +62,65 @@ function Versions({ name, rows, chosen }) {
   )}</ol>`;
 }
 
-/** @param {{ row: VersionRow }} props */
-function Version({ row }) {
-  const definition = useSignal(/** @type {any} */ (null));
+/** @param {{ name: string, row: VersionRow, rows: VersionRow[], query: URLSearchParams }} props */
+function Version({ name, row, rows, query }) {
+  const against = rows.find(({ version }) => version === Number(query.get("against")));
+  const { definitions, problem } = useDefinitions(against ? [row, against] : [row]);
+  if (problem.value) return html`<section class="card"><p class="error-text" role="alert"><${Text} value=${problem.value} /></p></section>`;
+  if (definitions.value === null) return html`<section class="card"><${Nothing}>Loading…<//></section>`;
+  const [definition, other] = definitions.value;
+  if (query.has("edit") && may("operator")) return html`<${Edit} name=${name} base=${row} definition=${definition} />`;
+  return html`<div>
+    <section class="card">
+      <div class="title">
+        <h2>Version ${row.version}</h2>
+        <span class="spread"></span>
+        ${rows.length > 1 && html`<${Compare} name=${name} row=${row} rows=${rows} against=${against} />`}
+        ${may("operator") && html`<a class="button" href=${to("flows", [name], { version: String(row.version), edit: "1" })}>Edit</a>`}
+      </div>
+      ${against
+        ? html`<${Differences} label=${`Versions ${against.version} and ${row.version}`} before=${toYaml(other)} after=${toYaml(definition)} />`
+        : html`<${Graph} definition=${definition} />`}
+    </section>
+    ${!against && may("operator") && row.status === "published" &&
+    html`<section class="card"><h2>Start</h2><${Start} name=${name} version=${row.version} definition=${definition} /></section>`}
+  </div>`;
+}
+
+/** The definitions of versions, once they are read. @param {VersionRow[]} rows */
+function useDefinitions(rows) {
+  const definitions = useSignal(/** @type {any[] | null} */ (null));
   const problem = useSignal("");
-  const chosen = useSignal("");
   useEffect(() => {
-    client()
-      .flows.version(row.id)
-      .then((found) => (definition.value = JSON.parse(found.definition)))
+    Promise.all(rows.map(({ id }) => client().flows.version(id)))
+      .then((found) => (definitions.value = found.map(({ definition }) => JSON.parse(definition))))
       .catch((error) => (problem.value = error.message));
   }, []);
-  return html`<section class="card">
-    <h2>Version ${row.version}</h2>
-    ${problem.value && html`<p class="error-text" role="alert"><${Text} value=${problem.value} /></p>`}
-    ${definition.value &&
-    html`<${FlowGraph} definition=${definition.value} chosen=${chosen.value} onChoose=${(/** @type {string} */ path) => (chosen.value = path)} />`}
-  </section>`;
+  return { definitions, problem };
+}
+
+/** @param {{ name: string, row: VersionRow, rows: VersionRow[], against?: VersionRow }} props */
+function Compare({ name, row, rows, against }) {
+  const choose = (/** @type {any} */ event) => go(to("flows", [name], { version: String(row.version), against: event.currentTarget.value }));
+  return html`<label>Compare with
+    <select value=${against ? String(against.version) : ""} onChange=${choose}>
+      <option value="">none</option>
+      ${rows.filter(({ id }) => id !== row.id).map(({ id, version, status }) => html`<option key=${id} value=${version}>version ${version}, ${status}</option>`)}
+    </select>
+  </label>`;
+}
+
+/** @param {{ definition: any }} props */
+function Graph({ definition }) {
+  const chosen = useSignal("");
+  const node = chosen.value && nodeAt(definition, chosen.value.split("/"));
+  return html`<${FlowGraph} definition=${definition} chosen=${chosen.value}
+      onChoose=${(/** @type {string} */ path) => (chosen.value = chosen.value === path ? "" : path)} />
+    ${node && html`<h3>Node <${Text} value=${chosen.value} /></h3><${Json} value=${node} />`}`;
+}
+
+/** @param {any} graph @param {string[]} keys @returns {any} */
+function nodeAt(graph, [key, ...others]) {
+  const node = graph?.nodes?.[key];
+  return others.length === 0 ? node : nodeAt(node?.subflow, others);
 }

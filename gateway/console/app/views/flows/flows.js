@@ -4,17 +4,23 @@ import { html, useEffect, useMemo } from "../../../vendor/ui.js";
 import { Moment, Nothing } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
+import { may } from "../../state/session.js";
+import { Edit } from "./edit.js";
 import { FlowList } from "./list.js";
 
-export function Flows() {
+/** @param {{ query: URLSearchParams }} props */
+export function Flows({ query }) {
   const list = useMemo(() => new FlowList(), []);
   useEffect(() => {
     list.open();
     return () => list.close();
   }, [list]);
   const rows = list.rows.value;
+  if (query.has("edit") && may("operator")) return html`<div class="title"><h1>Flows</h1></div><${Edit} />`;
   return html`<div class="title">
       <h1>Flows</h1><span class="faint number">${list.total.value}</span>
+      <span class="spread"></span>
+      ${may("operator") && html`<a class="button primary" href=${to("flows", [], { edit: "1" })}>New flow</a>`}
     </div>
     ${list.problem.value && html`<p class="error-text" role="alert"><${Text} value=${list.problem.value} /></p>`}
     ${list.total.value === 0 && html`<${Nothing}>There are no flows yet.<//>`}
