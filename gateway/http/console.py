@@ -32,6 +32,8 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 _PAGE = "app/index.html"
+LATER = ("app/views/flows/", "app/parts/editor.js", "app/parts/panzoom.js")
+"""The modules that are loaded when they are first needed, by the beginnings of their names."""
 _USED_BY_ALL = ("vendor/ui.js", "greenroom.js")
 _DEEPEST = 3
 """The parts of the longest address of a view."""
@@ -160,8 +162,12 @@ def _page(depth: int) -> File:
 
 def _preloads() -> str:
     """The links by which browsers load all modules at once, instead of one after another as they are
-    imported. Large libraries are not among them: the views that need them load them."""
-    modules = [name for name in sorted(_files()) if name.startswith("app/") and name.endswith(".js")]
+    imported. Large libraries and `LATER` are not among them: the views that need them load them."""
+    modules = [
+        name
+        for name in sorted(_files())
+        if name.startswith("app/") and name.endswith(".js") and not name.startswith(LATER)
+    ]
     names = [*_USED_BY_ALL, *modules]
     return "\n    ".join(f'<link rel="modulepreload" href="{{files}}/{name}">' for name in names)
 

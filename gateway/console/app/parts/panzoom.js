@@ -24,8 +24,14 @@ export class PanZoom {
   #drawing;
   #stop = new AbortController();
 
-  /** @param {HTMLElement} frame @param {SVGGElement} group @param {Size} drawing */
-  constructor(frame, group, drawing) {
+  /**
+   * Shows the whole drawing, or, if it is large, where it begins.
+   * @param {HTMLElement} frame
+   * @param {SVGGElement} group
+   * @param {Size} drawing
+   * @param {{ x: number, y: number }} begin
+   */
+  constructor(frame, group, drawing, begin) {
     this.#frame = frame;
     this.#group = group;
     this.#drawing = drawing;
@@ -40,7 +46,8 @@ export class PanZoom {
     frame.addEventListener("keydown", (event) => this.#key(event), { signal });
     this.fit();
     if (this.#scale >= READABLE) return;
-    this.zoom(READABLE / this.#scale, frame.clientWidth / 2, 0); // of a large drawing, its top
+    this.#scale = READABLE;
+    this.#x = frame.clientWidth / 2 - begin.x * READABLE;
     this.#y = 0;
     this.#show();
   }

@@ -3,8 +3,7 @@
  * of the address, add it here, and add its `view` to `VIEWS` in `gateway/http/console.py`.
  */
 
-import { Flow } from "./flows/flow.js";
-import { Flows } from "./flows/flows.js";
+import { later } from "../parts/later.js";
 import { Overview } from "./overview.js";
 import { Run } from "./run/run.js";
 import { Runs } from "./runs/runs.js";
@@ -17,6 +16,9 @@ import { Runs } from "./runs/runs.js";
  * @property {any} component
  * @property {any} [one] the component for one of them, by the second part of the address
  */
+
+const Flows = later(() => import("./flows/flows.js"), "Flows");
+const Flow = later(() => import("./flows/flow.js"), "Flow");
 
 /** @type {View[]} */
 export const VIEWS = [

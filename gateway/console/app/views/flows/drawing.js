@@ -8,8 +8,8 @@ import { Status } from "../../parts/basic.js";
 import { PanZoom } from "../../parts/panzoom.js";
 import { Text, visible } from "../../parts/text.js";
 import { label, layout, short } from "./layout.js";
-import { leads, outline } from "./outline.js";
-import { isTaken } from "./walked.js";
+import { BEGIN, leads, outline } from "./outline.js";
+import { taken } from "./walked.js";
 
 /** @typedef {import("./layout.js").Layout} Layout */
 /** @typedef {import("./outline.js").Place} Place */
@@ -62,15 +62,15 @@ function Picture({ drawn, made, walk, chosen, onChoose }) {
   const moves = useRef(/** @type {PanZoom | null} */ (null));
   const known = useMemo(() => new Map(), [made]);
   useLayoutEffect(() => {
-    const made_ = new PanZoom(/** @type {any} */ (frame.current), /** @type {any} */ (group.current), made);
-    moves.current = made_;
-    return () => made_.close();
+    const begin = made.boxes.get(BEGIN) ?? { x: 0, y: 0 };
+    moves.current = new PanZoom(/** @type {any} */ (frame.current), /** @type {any} */ (group.current), made, begin);
+    return () => moves.current?.close();
   }, [made]);
+  const clicked = useRef("");
   useEffect(() => {
     const box = made.boxes.get(chosen);
-    if (box && chosen !== clicked.current) moves.current?.center(box);
+    if (box && chosen !== clicked.current) moves.current?.center(box); // it was chosen in the table
   }, [chosen]);
-  const clicked = useRef("");
 
   /** A node or an edge is rendered again only if what it shows has changed. @param {string} key @param {string} shown @param {() => any} make */
   const kept = (key, shown, make) => {
@@ -85,8 +85,9 @@ function Picture({ drawn, made, walk, chosen, onChoose }) {
     clicked.current = path ?? "";
     if (path !== undefined) onChoose?.(path);
   };
+  const walkedLinks = useMemo(() => (walk ? taken(drawn.links, walk) : []), [drawn, walk]);
   const lines = drawn.links.map((link, index) => {
-    const tone = walk && isTaken(link, drawn.links, walk) ? "taken" : "";
+    const tone = walkedLinks[index] ? "taken" : "";
     return kept(`edge ${index}`, tone, () => html`<${Edge} key=${index} line=${made.lines[index]} action=${link.action} tone=${tone} />`);
   });
   const boxes = drawn.places.map((place) => {

@@ -1,6 +1,6 @@
 /** One flow: its versions, and the chosen one: its graph, a form to start it, its text to edit, or two compared. */
 
-import { html, useEffect, useSignal } from "../../../vendor/ui.js";
+import { html, useEffect, useMemo, useRef, useSignal } from "../../../vendor/ui.js";
 import { Moment, Nothing } from "../../parts/basic.js";
 import { Differences } from "../../parts/editor.js";
 import { Json } from "../../parts/json.js";
@@ -10,6 +10,7 @@ import { client, may } from "../../state/session.js";
 import { FlowGraph } from "./drawing.js";
 import { Edit } from "./edit.js";
 import { onFlowChange } from "./list.js";
+import { outline } from "./outline.js";
 import { Start } from "./start.js";
 import { toYaml } from "./yaml.js";
 
@@ -36,7 +37,9 @@ export function Flow({ names: [name], query }) {
   const known = versions.value ?? [];
   const wanted = Number(query.get("version"));
   const row = known.find(({ version }) => version === wanted) ?? known.find(({ status }) => status === "published") ?? known[0];
-  const shows = query.has("edit") ? "edit" : row?.status === "draft" ? reads.value : ""; // a draft can change
+  const compared = [row?.version, Number(query.get("against"))];
+  const canChange = known.some(({ version, status }) => status === "draft" && compared.includes(version));
+  const shown = query.has("edit") ? "edit" : `${row?.id} ${canChange ? reads.value : ""}`;
   return html`<div class="title">
       <h1><${Text} value=${name} /></h1>
       <span class="spread"></span>
@@ -47,7 +50,7 @@ export function Flow({ names: [name], query }) {
     ${row &&
     html`<div class="columns flow">
       <section class="card"><h2>Versions</h2><${Versions} name=${name} rows=${known} chosen=${row} /></section>
-      <${Version} key=${`${row.id} ${query} ${shows}`} name=${name} row=${row} rows=${known} query=${query} />
+      <${Version} key=${`${query} ${shown}`} name=${name} row=${row} rows=${known} query=${query} />
     </div>`}`;
 }
 
@@ -56,7 +59,7 @@ function Versions({ name, rows, chosen }) {
   return html`<ol class="versions">${rows.map(
     ({ id, version, status, created_at }) => html`<li key=${id}>
       <a href=${to("flows", [name], { version: String(version) })} aria-current=${id === chosen.id ? "true" : undefined}>
-        <span class="number">version ${version}</span> <span class=${`state ${status}`}>${status}</span> <${Moment} at=${created_at} />
+        <span class="number">version ${version}</span> <span class=${`version-status ${status}`}>${status}</span> <${Moment} at=${created_at} />
       </a>
     </li>`,
   )}</ol>`;
@@ -64,12 +67,16 @@ function Versions({ name, rows, chosen }) {
 
 /** @param {{ name: string, row: VersionRow, rows: VersionRow[], query: URLSearchParams }} props */
 function Version({ name, row, rows, query }) {
+  const first = useRef(row.id);
   const against = rows.find(({ version }) => version === Number(query.get("against")));
   const { definitions, problem } = useDefinitions(against ? [row, against] : [row]);
   if (problem.value) return html`<section class="card"><p class="error-text" role="alert"><${Text} value=${problem.value} /></p></section>`;
   if (definitions.value === null) return html`<section class="card"><${Nothing}>Loading…<//></section>`;
   const [definition, other] = definitions.value;
-  if (query.has("edit") && may("operator")) return html`<${Edit} name=${name} base=${row} definition=${definition} />`;
+  if (query.has("edit") && may("operator")) {
+    const base = rows.find(({ id }) => id === first.current) ?? row; // another version can be the latest one by now
+    return html`<${Edit} name=${name} base=${base} definition=${definition} />`;
+  }
   return html`<div>
     <section class="card">
       <div class="title">
@@ -113,14 +120,9 @@ function Compare({ name, row, rows, against }) {
 /** @param {{ definition: any }} props */
 function Graph({ definition }) {
   const chosen = useSignal("");
-  const node = chosen.value && nodeAt(definition, chosen.value.split("/"));
+  const places = useMemo(() => outline(definition).places, [definition]);
+  const node = places.find(({ path }) => path === chosen.value)?.node;
   return html`<${FlowGraph} definition=${definition} chosen=${chosen.value}
       onChoose=${(/** @type {string} */ path) => (chosen.value = chosen.value === path ? "" : path)} />
     ${node && html`<h3>Node <${Text} value=${chosen.value} /></h3><${Json} value=${node} />`}`;
-}
-
-/** @param {any} graph @param {string[]} keys @returns {any} */
-function nodeAt(graph, [key, ...others]) {
-  const node = graph?.nodes?.[key];
-  return others.length === 0 ? node : nodeAt(node?.subflow, others);
 }

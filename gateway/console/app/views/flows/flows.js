@@ -26,15 +26,15 @@ export function Flows({ query }) {
     ${list.total.value === 0 && html`<${Nothing}>There are no flows yet.<//>`}
     ${rows.length > 0 &&
     html`<div class="card scrolling" tabindex="0" role="region" aria-label="Flows"><table>
-      <thead><tr><th>Flow</th><th>Latest version</th><th>Added</th><th>Created</th><th></th></tr></thead>
+      <thead><tr><th>Flow</th><th>Latest version</th><th>Added</th><th>Created</th><th>Runs</th></tr></thead>
       <tbody>${rows.map(
         ({ flow, latest }) => html`<tr key=${flow.id}>
           <td><a href=${to("flows", [flow.name])}><strong><${Text} value=${flow.name} /></strong></a>
             ${flow.description && html`<div class="faint"><${Text} value=${flow.description} /></div>`}</td>
-          <td>${latest ? html`<span class="number">${latest.version}</span> <span class=${`state ${latest.status}`}>${latest.status}</span>` : html`<span class="faint">none</span>`}</td>
+          <td>${latest ? html`<span class="number">${latest.version}</span> <span class=${`version-status ${latest.status}`}>${latest.status}</span>` : html`<span class="faint">none</span>`}</td>
           <td>${latest && html`<${Moment} at=${latest.created_at} />`}</td>
           <td><${Moment} at=${flow.created_at} /></td>
-          <td><a href=${to("runs", [], { flow: flow.name })}>Runs</a></td>
+          <td><a href=${to("runs", [], { flow: flow.name })}>show</a></td>
         </tr>`,
       )}</tbody>
     </table></div>`}

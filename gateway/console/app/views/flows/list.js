@@ -55,16 +55,18 @@ export class FlowList {
   }
 
   async #once() {
-    const { flows, total } = await client().flows.list({ limit: this.#wanted });
     /** @type {Row[]} */
     const rows = [];
-    for (const flow of flows) {
-      const [latest = null] = await client().flows.versions(flow.id, { limit: 1 });
-      rows.push({ flow, latest });
+    for (let offset = 0; offset < this.#wanted; offset += PAGE) {
+      const { flows, total } = await client().flows.list({ limit: PAGE, offset });
+      for (const flow of flows) {
+        const [latest = null] = await client().flows.versions(flow.id, { limit: 1 });
+        rows.push({ flow, latest });
+      }
+      if (!this.#open) return;
+      this.total.value = total;
     }
-    if (!this.#open) return;
     this.rows.value = rows;
-    this.total.value = total;
   }
 }
 

@@ -11,17 +11,21 @@
  * @property {string} kind of the node; `begin`, `end` for a point
  * @property {string} caption what the node calls
  * @property {string} parent the path of the subflow around it; empty at the top
+ * @property {any} node its definition; null for a point
  */
 /**
  * @typedef {object} Link
  * @property {string} from the path of a place
  * @property {string} to
+ * @property {string} target the node to which it leads; empty for the end
  * @property {string} node the node whose action takes the edge; empty for the first edge of a level
  * @property {string} action empty where the flow ends because the node has no edge
  */
 /** @typedef {{ places: Place[], links: Link[] }} Outline */
 
 export const DEFAULT_ACTION = "default";
+/** The path of the point at which the flow begins. */
+export const BEGIN = "\u0000begin";
 
 /** @param {any} definition @returns {Outline} */
 export function outline(definition) {
@@ -41,20 +45,21 @@ function level({ places, links }, graph, parent) {
   const isSubflow = (/** @type {string} */ key) => graph.nodes[key]?.kind === "subflow";
   const entry = (/** @type {string} */ key) => prefix + key + (isSubflow(key) ? "/\u0000begin" : "");
   const exit = (/** @type {string} */ key) => prefix + key + (isSubflow(key) ? "/\u0000end" : "");
-  places.push({ path: begin, key: "", kind: "begin", caption: "", parent });
+  places.push({ path: begin, key: "", kind: "begin", caption: "", parent, node: null });
   for (const [key, node] of nodes) {
-    places.push({ path: prefix + key, key, kind: node.kind, caption: caption(node), parent });
+    places.push({ path: prefix + key, key, kind: node.kind, caption: caption(node), parent, node });
     if (isSubflow(key)) level({ places, links }, node.subflow, prefix + key);
   }
-  places.push({ path: end, key: "", kind: "end", caption: "", parent });
-  links.push({ from: begin, to: entry(graph.start), node: "", action: "" });
+  places.push({ path: end, key: "", kind: "end", caption: "", parent, node: null });
+  links.push({ from: begin, to: entry(graph.start), target: prefix + graph.start, node: "", action: "" });
   const sources = new Set();
   for (const { from, to, action } of edges) {
     sources.add(from);
-    links.push({ from: exit(from), to: to ? entry(to) : end, node: prefix + from, action: action || DEFAULT_ACTION });
+    const target = to ? prefix + to : "";
+    links.push({ from: exit(from), to: to ? entry(to) : end, target, node: prefix + from, action: action || DEFAULT_ACTION });
   }
   for (const [key] of nodes) {
-    if (!sources.has(key)) links.push({ from: exit(key), to: end, node: prefix + key, action: "" });
+    if (!sources.has(key)) links.push({ from: exit(key), to: end, target: "", node: prefix + key, action: "" });
   }
 }
 
@@ -68,18 +73,10 @@ function caption(node) {
   return "";
 }
 
-/**
- * Where each node leads, in words: `default → pay`.
- * @param {Outline} outline
- * @param {string} path
- */
+/** Where a node leads, in words: `late → pay`. @param {Outline} outline @param {string} path */
 export function leads({ places, links }, path) {
-  const names = new Map(places.map((place) => [place.path, place]));
+  const keys = new Map(places.map((place) => [place.path, place.key]));
   return links
     .filter((link) => link.node === path)
-    .map(({ to, action }) => {
-      const target = names.get(to);
-      const name = target?.kind === "end" ? "the end" : (target?.key || target?.parent.split("/").at(-1)) ?? "";
-      return action ? `${action} → ${name}` : `→ ${name}`;
-    });
+    .map(({ target, action }) => `${action} → ${target ? keys.get(target) : "the end"}`.trim());
 }

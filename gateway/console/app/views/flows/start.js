@@ -26,7 +26,7 @@ export function Start({ name, version, definition }) {
     sending.value = false;
     if (ticket) go(to("runs", [ticket.id]));
   };
-  return html`<form class="start" onSubmit=${submit}>
+  return html`<form class="start-form" onSubmit=${submit}>
     ${parameters.map(
       ({ name: own, required, usual }, index) => html`<label key=${own}>
         <span>${visible(own)}${required && html` <small class="faint">required</small>`}</span>

@@ -15,7 +15,7 @@ import { DEFAULT_ACTION } from "./outline.js";
  * @property {number} failed the other branches that ended
  * @property {string} error
  */
-/** @typedef {{ states: Map<string, NodeState>, taken: Set<string> }} Walked */
+/** @typedef {{ states: Map<string, NodeState>, actions: Map<string, Set<string>> }} Walked `actions`: those of each node */
 
 const ENDS = { ok: "succeeded", error: "failed", cancelled: "cancelled", timeout: "timed_out" };
 
@@ -26,8 +26,8 @@ export const ended = (status) => ENDS[/** @type {keyof ENDS} */ (status)] ?? sta
 export function walked(events, status) {
   /** @type {Map<string, NodeState & { last: string }>} */
   const states = new Map();
-  /** @type {Set<string>} */
-  const taken = new Set();
+  /** @type {Map<string, Set<string>>} */
+  const actions = new Map();
   for (const event of events) {
     if (event.type !== "node_started" && event.type !== "node_ran") continue;
     let state = states.get(event.node);
@@ -38,10 +38,13 @@ export function walked(events, status) {
     if (event.type === "node_started") state.status = "running";
     else if (event.branch !== undefined) count(state, event);
     else finish(state, event);
-    if (event.type === "node_ran" && event.action !== undefined) taken.add(taking(event.node, event.action));
+    if (event.type !== "node_ran" || event.action === undefined) continue;
+    const known = actions.get(event.node);
+    if (known) known.add(event.action);
+    else actions.set(event.node, new Set([event.action]));
   }
   for (const state of states.values()) if (state.status === "running") state.status = now(state.last, status);
-  return { states, taken };
+  return { states, actions };
 }
 
 /** @param {NodeState} state @param {NodeRan} event */
@@ -64,20 +67,20 @@ function now(last, status) {
   return last || "cancelled"; // the run ended during the node
 }
 
-/** @param {string} node @param {string} action */
-const taking = (node, action) => `${node}\n${action}`;
-
 /**
- * Whether the run took this edge: that of its node's action, or the default one where the action has no edge.
- * @param {Link} link
+ * Which links the run took: those of the actions of their nodes; the default one, where an action has no link; and those
+ * by which it entered the flow and its subflows.
  * @param {readonly Link[]} links
  * @param {Walked} walk
+ * @returns {boolean[]}
  */
-export function isTaken(link, links, { states, taken }) {
-  if (link.node === "") return links.some(({ from, node }) => from === link.to && states.has(node)) || states.has(link.to);
-  if (link.action === "") return [...taken].some((one) => one.startsWith(`${link.node}\n`));
-  if (taken.has(taking(link.node, link.action))) return true;
-  if (link.action !== DEFAULT_ACTION) return false;
-  const own = new Set(links.filter(({ node }) => node === link.node).map(({ action }) => action));
-  return [...taken].some((one) => one.startsWith(`${link.node}\n`) && !own.has(one.slice(link.node.length + 1)));
+export function taken(links, { states, actions }) {
+  const linked = new Set(links.map(({ node, action }) => `${node}\n${action}`));
+  return links.map(({ node, action, target }) => {
+    if (node === "") return states.has(target);
+    const found = actions.get(node);
+    if (!found) return false;
+    if (action === "" || found.has(action)) return true;
+    return action === DEFAULT_ACTION && [...found].some((one) => !linked.has(`${node}\n${one}`));
+  });
 }

@@ -2,7 +2,8 @@
 
 const PLAIN = /^[A-Za-z_$][\w$./-]*( [\w$./-]+)*$/;
 const CONSTANT = /^(true|false|null|yes|no|on|off|y|n)$/i;
-const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;
+/** What is invisible, changes the direction of text, or is not allowed in YAML. */
+const ODD = /[\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]/g;
 
 /** @param {any} value */
 export const toYaml = (value) => (isEmpty(value) ? `${scalar(value)}\n` : `${block(value, "").join("\n")}\n`);
@@ -31,5 +32,5 @@ const scalar = (value) => (typeof value === "string" ? text(value) : JSON.string
 /** @param {string} value */
 function text(value) {
   if (PLAIN.test(value) && !CONSTANT.test(value)) return value;
-  return JSON.stringify(value).replace(UNPRINTABLE, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return JSON.stringify(value).replace(ODD, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }

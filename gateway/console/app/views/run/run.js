@@ -3,9 +3,9 @@
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Elapsed, FilterLink, Moment, Nothing, Progress, RunLink, Status, Tags } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
+import { later } from "../../parts/later.js";
 import { Text } from "../../parts/text.js";
 import { client, live } from "../../state/session.js";
-import { Walk } from "../flows/walk.js";
 import { Actions, Message } from "./actions.js";
 import { Events, Log } from "./events.js";
 import { Interrupts } from "./interrupts.js";
@@ -13,6 +13,8 @@ import { Story } from "./story.js";
 import { Timeline } from "./timeline.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
+
+const Walk = later(() => import("../flows/walk.js"), "Walk");
 
 /** @param {{ names: string[] }} props */
 export function Run({ names: [id] }) {
