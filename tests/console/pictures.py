@@ -54,6 +54,37 @@ async def work(engine: Engine) -> None:
         await trio.sleep(0.15 if number % 20 < 12 else 0.5)
 
 
+RELEASE = {
+    "start": "build",
+    "nodes": {
+        "build": {"kind": "timer", "params": {"delay_ms": 40}},
+        "check": {"kind": "choice", "choice_cases": [{"action": "urgent", "expr": "$params.urgent eq true"}]},
+        "test": {
+            "kind": "subflow",
+            "subflow": {
+                "start": "pages",
+                "nodes": {
+                    "pages": {"kind": "timer", "params": {"delay_ms": 30}},
+                    "links": {"kind": "timer", "params": {"delay_ms": 60}},
+                },
+                "edges": [{"from": "pages", "to": "links"}],
+            },
+        },
+        "approve": {"kind": "approval", "params": {"approval_key": "$shared.approved"}},
+        "publish": {"kind": "timer", "params": {"delay_ms": 50}},
+    },
+    "edges": [
+        {"from": "build", "to": "check"},
+        {"from": "check", "to": "test"},
+        {"from": "check", "action": "urgent", "to": "publish"},
+        {"from": "test", "to": "approve"},
+        {"from": "approve", "action": "approved", "to": "publish"},
+        {"from": "approve", "action": "denied", "to": "build"},
+        {"from": "publish", "to": ""},
+    ],
+}
+
+
 async def take(tab: Tab, url: str, engine: Engine) -> None:
     [run] = await engine.list_runs(handle="account-0")
     for name, address, scheme in (
@@ -65,6 +96,14 @@ async def take(tab: Tab, url: str, engine: Engine) -> None:
         await tab.open(f"{url}/{address}")
         await trio.sleep(0.5)
         await tab.screenshot(PICTURES / f"console-{name}.png")
+    await engine.flows.publish("release", RELEASE)
+    ticket = await engine.flows.start("release", params={"urgent": False})
+    await tab.resize(1200, 750, "light")
+    await tab.open(f"{url}/runs/{ticket.id}")
+    await tab.until("document.querySelector('.box.suspended')")
+    await tab.run("document.querySelector('.flow-graph').scrollIntoView()")
+    await trio.sleep(0.5)
+    await tab.screenshot(PICTURES / "console-flow.png")
 
 
 async def main() -> None:

@@ -151,6 +151,25 @@ async def test_the_taken_edges_are_those_of_the_actions():
     assert await taken_edges(definition, ends) == [" ", "a late", "c "]
 
 
+@pytest.mark.parametrize(
+    ("fields", "rule", "status", "action", "expected"),
+    [
+        ({}, {}, "error", "default", [" "]),
+        ({}, {"unhandled_errors": "continue"}, "error", "default", [" ", "a default"]),
+        ({"on_error": "bad"}, {}, "error", "bad", [" ", "a default"]),
+        ({"on_timeout": "late"}, {}, "timeout", "late", [" ", "a default"]),
+        ({"on_timeout": "late"}, {}, "error", "default", [" "]),
+        ({}, {}, "error", "error", [" ", "a error"]),
+    ],
+)
+async def test_the_edge_of_a_failed_node_is_taken_only_if_the_failure_is_handled(
+    fields, rule, status, action, expected
+):
+    edges = "a b, a:error b" if action == "error" else "a b"
+    definition = flow(edges, a={**TIMER, **fields}, b=TIMER) | rule
+    assert await taken_edges(definition, [event("a", status=status, action=action)]) == expected
+
+
 # YAML.
 
 

@@ -142,6 +142,9 @@ async def test_a_run_is_drawn_as_it_walks_its_flow(home):
     await home.tab.until(f"{tone('pick')}?.includes('succeeded')")
     await home.tab.until(f"{tone('pack/label')}?.includes('suspended')")
     assert (await home.tab.run(tone("late"))).split() == ["box"]
+    whole = await home.tab.run(TRANSFORM)
+    await home.tab.click("Show the current node")
+    await home.tab.until(f"{TRANSFORM} !== {whole!r}")
     await home.engine.signal(ticket.id, "label", {"name": "blue"})
     await home.tab.until(f"{tone('pack/label')}?.includes('succeeded')")
     await home.tab.until(f"{tone('ask')}?.includes('suspended')")
@@ -168,8 +171,10 @@ async def test_node_runs_show_what_they_were_given_and_what_they_gave(home):
 async def test_the_graph_moves_by_keyboard_mouse_and_touch(home):
     await home.engine.flows.publish("ship", SHIP)
     await home.tab.open(f"{home.url}/flows/ship")
-    whole = await home.tab.until(TRANSFORM)
+    await home.tab.until(TRANSFORM)
     await home.tab.run("document.querySelector('.frame').focus()")
+    await home.tab.press("0")
+    whole = await home.tab.run(TRANSFORM)
     for key in ("+", "-", "ArrowLeft", "ArrowDown"):
         before = await home.tab.run(TRANSFORM)
         await home.tab.press(key)
@@ -333,7 +338,11 @@ async def test_only_what_a_role_permits_is_offered(role, offered, tmp_path: Path
 async def test_hostile_text_is_only_ever_text(home):
     key = PRINTABLE[:80]
     node = {"kind": "timer", "params": {"delay_ms": 1, HOSTILE: HOSTILE}}
-    definition = {"start": key, "nodes": {key: node}, "edges": [{"from": key, "action": HOSTILE, "to": key}]}
+    definition = {
+        "start": key,
+        "nodes": {key: node},
+        "edges": [{"from": key, "action": PRINTABLE[:60], "to": key}],
+    }
     await home.engine.flows.create(PRINTABLE, HOSTILE)
     await home.engine.flows.publish(PRINTABLE, definition)
     ticket = await home.engine.flows.start(PRINTABLE)

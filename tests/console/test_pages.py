@@ -427,7 +427,7 @@ async def test_a_lost_connection_is_shown_and_the_page_converges_when_it_is_back
 async def test_the_console_works_behind_a_proxy_that_removes_a_prefix(tmp_path: Path):
     async with behind_proxy(REFUSALS["nginx"]) as (url, _), open_browser(tmp_path) as browser:
         tab = await browser.tab()
-        for path in ("runs?job=add", "runs/nothing", ""):
+        for path in ("runs?job=add", "runs/nothing", "flows", ""):
             await tab.open(f"{url.replace('ws', 'http')}/green/room/{path}")
             await tab.until_text("live")
         await tab.run("document.querySelector('.views a[href$=\"/runs\"]').click()")

@@ -133,9 +133,11 @@ export function Differences({ label, before, after }) {
 function whenLoaded(place, make) {
   let wanted = true;
   let undo = () => {};
-  import("../../vendor/editor.js").then((library) => {
+  const begin = (/** @type {Library} */ library) => {
     if (wanted && place) undo = make(library, place.attachShadow({ mode: "open" }));
-  });
+  };
+  const fail = () => place && (place.textContent = "The editor cannot be loaded. Reload the page.");
+  import("../../vendor/editor.js").then(begin, fail);
   return () => {
     wanted = false;
     undo();

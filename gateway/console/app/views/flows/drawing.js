@@ -28,6 +28,8 @@ const SIGNS = {
   approval: "☑",
 };
 
+const CURRENT = new Set(["queued", "running", "suspended", "cancelling"]);
+
 /**
  * @param {object} props
  * @param {any} props.definition
@@ -85,6 +87,11 @@ function Picture({ drawn, made, walk, chosen, onChoose }) {
     clicked.current = path ?? "";
     if (path !== undefined) onChoose?.(path);
   };
+  const showCurrent = () => {
+    const place = drawn.places.findLast(({ path, kind }) => kind !== "subflow" && CURRENT.has(walk?.states.get(path)?.status ?? ""));
+    const box = place && made.boxes.get(place.path);
+    if (box) moves.current?.center(box);
+  };
   const walkedLinks = useMemo(() => (walk ? taken(drawn.links, walk) : []), [drawn, walk]);
   const lines = drawn.links.map((link, index) => {
     const tone = walkedLinks[index] ? "taken" : "";
@@ -111,6 +118,7 @@ function Picture({ drawn, made, walk, chosen, onChoose }) {
       <button onClick=${() => moves.current?.zoom(1.25)} aria-label="Larger" title="Larger (+)">+</button>
       <button onClick=${() => moves.current?.zoom(0.8)} aria-label="Smaller" title="Smaller (-)">−</button>
       <button onClick=${() => moves.current?.fit()} aria-label="Show the whole graph" title="Show the whole graph (0)">⤢</button>
+      ${walk && html`<button onClick=${showCurrent} aria-label="Show the current node" title="Show the current node">◎</button>`}
     </div>
   </div>`;
 }

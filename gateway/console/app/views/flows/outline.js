@@ -20,10 +20,12 @@
  * @property {string} target the node to which it leads; empty for the end
  * @property {string} node the node whose action takes the edge; empty for the first edge of a level
  * @property {string} action empty where the flow ends because the node has no edge
+ * @property {string[]} failures the ends of the node, besides `ok`, after which its actions take the edge
  */
 /** @typedef {{ places: Place[], links: Link[] }} Outline */
 
 export const DEFAULT_ACTION = "default";
+const ERROR_ACTION = "error";
 /** The path of the point at which the flow begins. */
 export const BEGIN = "\u0000begin";
 
@@ -31,12 +33,13 @@ export const BEGIN = "\u0000begin";
 export function outline(definition) {
   /** @type {Outline} */
   const found = { places: [], links: [] };
-  level(found, definition, "");
+  level(found, definition, "", "fail");
   return found;
 }
 
-/** @param {Outline} found @param {any} graph @param {string} parent */
-function level({ places, links }, graph, parent) {
+/** @param {Outline} found @param {any} graph @param {string} parent @param {string} outer the rule for errors around it */
+function level({ places, links }, graph, parent, outer) {
+  const rule = graph?.unhandled_errors || outer;
   const prefix = parent ? `${parent}/` : "";
   const nodes = Object.entries(graph?.nodes ?? {});
   const edges = /** @type {any[]} */ (graph?.edges ?? []);
@@ -48,19 +51,25 @@ function level({ places, links }, graph, parent) {
   places.push({ path: begin, key: "", kind: "begin", caption: "", parent, node: null });
   for (const [key, node] of nodes) {
     places.push({ path: prefix + key, key, kind: node.kind, caption: caption(node), parent, node });
-    if (isSubflow(key)) level({ places, links }, node.subflow, prefix + key);
+    if (isSubflow(key)) level({ places, links }, node.subflow, prefix + key, rule);
   }
   places.push({ path: end, key: "", kind: "end", caption: "", parent, node: null });
-  links.push({ from: begin, to: entry(graph.start), target: prefix + graph.start, node: "", action: "" });
+  links.push({ from: begin, to: entry(graph.start), target: prefix + graph.start, node: "", action: "", failures: [] });
   const sources = new Set();
   for (const { from, to, action } of edges) {
     sources.add(from);
     const target = to ? prefix + to : "";
-    links.push({ from: exit(from), to: to ? entry(to) : end, target, node: prefix + from, action: action || DEFAULT_ACTION });
+    links.push({ from: exit(from), to: to ? entry(to) : end, target, node: prefix + from, ...taking(graph.nodes[from], rule, action || DEFAULT_ACTION) });
   }
   for (const [key] of nodes) {
-    if (!sources.has(key)) links.push({ from: exit(key), to: end, target: "", node: prefix + key, action: "" });
+    if (!sources.has(key)) links.push({ from: exit(key), to: end, target: "", node: prefix + key, ...taking(graph.nodes[key], rule, "") });
   }
+}
+
+/** When an edge of a node is taken. @param {any} node @param {string} rule @param {string} action */
+function taking(node, rule, action) {
+  const continues = rule === "continue" || Boolean(node.on_error) || action === ERROR_ACTION;
+  return { action, failures: continues ? ["error", "timeout"] : node.on_timeout ? ["timeout"] : [] };
 }
 
 /** What a node calls. @param {any} node */

@@ -15,7 +15,8 @@ import { DEFAULT_ACTION } from "./outline.js";
  * @property {number} failed the other branches that ended
  * @property {string} error
  */
-/** @typedef {{ states: Map<string, NodeState>, actions: Map<string, Set<string>> }} Walked `actions`: those of each node */
+/** @typedef {Map<string, string>} Ends the last `status` of each action of a node */
+/** @typedef {{ states: Map<string, NodeState>, ends: Map<string, Ends> }} Walked `ends`: by node */
 
 const ENDS = { ok: "succeeded", error: "failed", cancelled: "cancelled", timeout: "timed_out" };
 
@@ -26,8 +27,8 @@ export const ended = (status) => ENDS[/** @type {keyof ENDS} */ (status)] ?? sta
 export function walked(events, status) {
   /** @type {Map<string, NodeState & { last: string }>} */
   const states = new Map();
-  /** @type {Map<string, Set<string>>} */
-  const actions = new Map();
+  /** @type {Map<string, Ends>} */
+  const ends = new Map();
   for (const event of events) {
     if (event.type !== "node_started" && event.type !== "node_ran") continue;
     let state = states.get(event.node);
@@ -39,12 +40,11 @@ export function walked(events, status) {
     else if (event.branch !== undefined) count(state, event);
     else finish(state, event);
     if (event.type !== "node_ran" || event.action === undefined) continue;
-    const known = actions.get(event.node);
-    if (known) known.add(event.action);
-    else actions.set(event.node, new Set([event.action]));
+    const own = ends.get(event.node) ?? new Map();
+    ends.set(event.node, own.set(event.action, event.status));
   }
   for (const state of states.values()) if (state.status === "running") state.status = now(state.last, status);
-  return { states, actions };
+  return { states, ends };
 }
 
 /** @param {NodeState} state @param {NodeRan} event */
@@ -69,18 +69,18 @@ function now(last, status) {
 
 /**
  * Which links the run took: those of the actions of their nodes; the default one, where an action has no link; and those
- * by which it entered the flow and its subflows.
+ * by which it entered the flow and its subflows. A failure without a link that handles it ends the flow.
  * @param {readonly Link[]} links
  * @param {Walked} walk
  * @returns {boolean[]}
  */
-export function taken(links, { states, actions }) {
+export function taken(links, { states, ends }) {
   const linked = new Set(links.map(({ node, action }) => `${node}\n${action}`));
-  return links.map(({ node, action, target }) => {
+  return links.map(({ node, action, target, failures }) => {
     if (node === "") return states.has(target);
-    const found = actions.get(node);
-    if (!found) return false;
-    if (action === "" || found.has(action)) return true;
-    return action === DEFAULT_ACTION && [...found].some((one) => !linked.has(`${node}\n${one}`));
+    return [...(ends.get(node) ?? [])].some(([one, status]) => {
+      if (status !== "ok" && !failures.includes(status)) return false;
+      return action === "" || action === one || (action === DEFAULT_ACTION && !linked.has(`${node}\n${one}`));
+    });
   });
 }
