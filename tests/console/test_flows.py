@@ -276,6 +276,15 @@ async def test_an_edited_published_version_becomes_the_next_one(home):
     assert read[0] == read[1] == SHIP
 
 
+async def test_a_new_flow_does_not_change_one_of_the_same_name(home):
+    await home.engine.flows.publish("ship", SHIP)
+    await home.tab.open(f"{home.url}/flows?edit=1")
+    await home.tab.fill(".edit input", "ship")
+    await home.tab.click("Publish")
+    await home.tab.until_text("a flow of this name exists", ".toast.error")
+    assert len(await home.engine.flows.versions("ship")) == 1
+
+
 async def test_typing_over_a_selection_is_only_text(home):
     await home.tab.open(f"{home.url}/flows?edit=1")
     await select_all(home)

@@ -47,11 +47,15 @@ export function Edit({ name, base, definition = FIRST }) {
 
   const replaced = base?.status === "draft" ? base.version : null;
   const publish = async (/** @type {"draft" | "published"} */ status) => {
+    const flow = given.value.trim();
     const row = await attempt(
-      () => client().flows.publish(given.value.trim(), text.value, { version: replaced, status }),
+      async () => {
+        if (name === undefined && (await exists(flow))) throw new Error("a flow of this name exists: open it to add a version, or choose another name");
+        return await client().flows.publish(flow, text.value, { version: replaced, status });
+      },
       (made) => (status === "draft" ? `version ${made.version} is saved as a draft` : `version ${made.version} is published`),
     );
-    if (row) go(to("flows", [given.value.trim()], { version: String(row.version) }));
+    if (row) go(to("flows", [flow], { version: String(row.version) }));
   };
   const errors = mistakes.value.filter(({ severity }) => severity === "error").length;
   const ready = given.value.trim() !== "" && checked.value === text.value && errors === 0;
@@ -78,6 +82,17 @@ export function Edit({ name, base, definition = FIRST }) {
       <a class="button" href=${name === undefined ? to("flows") : to("flows", [name], { version: String(base?.version ?? "") })}>Discard</a>
     </div>
   </section>`;
+}
+
+/** @param {string} flow */
+async function exists(flow) {
+  try {
+    await client().flows.versions(flow, { limit: 1 });
+    return true;
+  } catch (error) {
+    if (/** @type {any} */ (error).code === "not_found") return false;
+    throw error;
+  }
 }
 
 /** What the server says about a text, each at its place. @param {string} text @returns {Promise<Mistake[]>} */

@@ -31,17 +31,23 @@ export function Walk({ run, events }) {
   }, [run.id]);
   const walk = useMemo(() => walked(events, run.status), [events, run.status]);
   const rows = useMemo(() => numbered(events), [events]);
-  const shown = chosen.value ? rows.filter(({ event }) => event.node === chosen.value || event.node.startsWith(`${chosen.value}/`)) : rows;
+  // The run is rendered with each frame of events, of which most belong to other runs.
+  const graph = useMemo(() => {
+    const choose = (/** @type {string} */ path) => (chosen.value = chosen.value === path ? "" : path);
+    return definition.value && html`<${FlowGraph} definition=${definition.value} walk=${walk} chosen=${chosen.value} onChoose=${choose} />`;
+  }, [definition.value, walk, chosen.value]);
+  const list = useMemo(() => {
+    const isShown = (/** @type {string} */ node) => !chosen.value || node === chosen.value || node.startsWith(`${chosen.value}/`);
+    return html`<${NodeRuns} run=${run.id} rows=${rows.filter(({ event }) => isShown(event.node))} />`;
+  }, [run.id, rows, chosen.value]);
   return html`<section class="card">
       <h2>Flow <a href=${to("flows", [flow], { version: String(version) })}><${Text} value=${flow} /> ${version}</a></h2>
       ${problem.value && html`<p class="error-text" role="alert"><${Text} value=${problem.value} /></p>`}
-      ${definition.value &&
-      html`<${FlowGraph} definition=${definition.value} walk=${walk} chosen=${chosen.value}
-        onChoose=${(/** @type {string} */ path) => (chosen.value = chosen.value === path ? "" : path)} />`}
+      ${graph}
     </section>
     <section class="card">
       <h2>Node runs ${chosen.value && html`of <${Text} value=${chosen.value} /> <button class="quiet" onClick=${() => (chosen.value = "")}>Show all</button>`}</h2>
-      <${NodeRuns} run=${run.id} rows=${shown} />
+      ${list}
     </section>`;
 }
 
@@ -78,18 +84,27 @@ function Row({ run, number, event }) {
       <${Moment} at=${started_at} /> <${Elapsed} from=${started_at} to=${at} />
     </summary>
     ${error && html`<p class="error-text"><${Text} value=${error} lines /></p>`}
-    ${open.value && html`<${Details} run=${run} number=${number} />`}
+    ${open.value && html`<${Details} run=${run} number=${number} event=${event} />`}
   </details></li>`;
 }
 
-/** What a node run was given and what it gave, which is read when it is opened. @param {{ run: string, number: number }} props */
-function Details({ run, number }) {
+/** Whether a node run and an event are about the same attempt. @param {NodeRun} row @param {NodeRan} event */
+function isOf(row, event) {
+  const { node, visit, attempt, branch = null } = event;
+  return row.node === node && row.visit === visit && row.attempt === attempt && row.branch === branch;
+}
+
+/** What a node run was given and what it gave, which is read when it is opened. @param {{ run: string, number: number, event: NodeRan }} props */
+function Details({ run, number, event }) {
   const row = useSignal(/** @type {NodeRun | null} */ (null));
   const problem = useSignal("");
   useEffect(() => {
     client()
       .flows.nodeRuns(run, { after: number - 1, limit: 1 })
-      .then(([found]) => (row.value = found))
+      .then(([found]) => {
+        if (found && isOf(found, event)) row.value = found;
+        else problem.value = "The run has so many events that the console does not know the number of this node run.";
+      })
       .catch((error) => (problem.value = error.message));
   }, []);
   if (problem.value) return html`<p class="error-text" role="alert"><${Text} value=${problem.value} /></p>`;
