@@ -168,6 +168,25 @@ async def test_node_runs_show_what_they_were_given_and_what_they_gave(home):
     await home.tab.until("document.querySelectorAll('.node-runs li').length === 5")
 
 
+async def test_branches_show_their_workers_and_errors(home):
+    mail = {"kind": "parallel", "exec_type": "queue", "parallel_mode": "concurrent"}
+    mail |= {"parallel_services": ["letters", "parcels"], "failure_strategy": "collect_errors"}
+    await home.engine.flows.publish("mail", flow("", mail=mail))
+    ticket = await home.engine.flows.start("mail")
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until(f"({tone('mail')} ?? 'box').trim() !== 'box'")
+    letters = await home.engine.workers.poll("ann", ["letters"])
+    await home.engine.workers.complete(letters.id, {"sent": 7}, worker_id="ann")
+    await home.tab.until("document.querySelector('.box .count')?.textContent.trim() === '1✓'")
+    await home.tab.until_text("worker ann", ".node-runs")
+    await home.tab.run("document.querySelector('.node-runs summary').click()")
+    await home.tab.until_text("sent: 7", ".node-runs")
+    parcels = await home.engine.workers.poll("bob", ["parcels"])
+    await home.engine.workers.complete(parcels.id, None, "no paper", worker_id="bob")
+    await home.tab.until_text("no paper", ".node-runs")
+    await home.tab.until("document.querySelector('.box .count')?.textContent.trim() === '1✓ 1✕'")
+
+
 async def test_the_graph_moves_by_keyboard_mouse_and_touch(home):
     await home.engine.flows.publish("ship", SHIP)
     await home.tab.open(f"{home.url}/flows/ship")
