@@ -23,6 +23,7 @@ export function Edit({ name, base, definition = FIRST }) {
   const mistakes = useSignal(/** @type {Mistake[]} */ ([]));
   const checked = useSignal("");
   const problem = useSignal("");
+  const sending = useSignal(false);
   const view = useRef(/** @type {import("../../../vendor/editor.js").EditorView | null} */ (null));
   useEffect(() => {
     const wanted = text.value;
@@ -48,6 +49,7 @@ export function Edit({ name, base, definition = FIRST }) {
   const replaced = base?.status === "draft" ? base.version : null;
   const publish = async (/** @type {"draft" | "published"} */ status) => {
     const flow = given.value.trim();
+    sending.value = true;
     const row = await attempt(
       async () => {
         if (name === undefined && (await exists(flow))) throw new Error("a flow of this name exists: open it to add a version, or choose another name");
@@ -55,10 +57,11 @@ export function Edit({ name, base, definition = FIRST }) {
       },
       (made) => (status === "draft" ? `version ${made.version} is saved as a draft` : `version ${made.version} is published`),
     );
+    sending.value = false;
     if (row) go(to("flows", [flow], { version: String(row.version) }));
   };
   const errors = mistakes.value.filter(({ severity }) => severity === "error").length;
-  const ready = given.value.trim() !== "" && checked.value === text.value && errors === 0;
+  const ready = given.value.trim() !== "" && checked.value === text.value && errors === 0 && !sending.value;
   const show = (/** @type {Mistake} */ { from }) => {
     view.current?.dispatch({ selection: { anchor: from }, scrollIntoView: true });
     view.current?.focus();
