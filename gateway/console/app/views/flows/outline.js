@@ -1,7 +1,7 @@
 /**
  * What is drawn of a flow: its nodes and edges, with the nodes of subflows inside a box. Pure.
  *
- * Each level begins at a point and ends at another one, so that edges to and from a subflow lead to its points.
+ * Each level begins at a point and ends at another one.
  */
 
 /**
@@ -46,23 +46,21 @@ function level({ places, links }, graph, parent, outer) {
   const begin = `${prefix}\u0000begin`;
   const end = `${prefix}\u0000end`;
   const isSubflow = (/** @type {string} */ key) => graph.nodes[key]?.kind === "subflow";
-  const entry = (/** @type {string} */ key) => prefix + key + (isSubflow(key) ? "/\u0000begin" : "");
-  const exit = (/** @type {string} */ key) => prefix + key + (isSubflow(key) ? "/\u0000end" : "");
   places.push({ path: begin, key: "", kind: "begin", caption: "", parent, node: null });
   for (const [key, node] of nodes) {
     places.push({ path: prefix + key, key, kind: node.kind, caption: caption(node), parent, node });
     if (isSubflow(key)) level({ places, links }, node.subflow, prefix + key, rule);
   }
   places.push({ path: end, key: "", kind: "end", caption: "", parent, node: null });
-  links.push({ from: begin, to: entry(graph.start), target: prefix + graph.start, node: "", action: "", failures: [] });
+  links.push({ from: begin, to: prefix + graph.start, target: prefix + graph.start, node: "", action: "", failures: [] });
   const sources = new Set();
   for (const { from, to, action } of edges) {
     sources.add(from);
     const target = to ? prefix + to : "";
-    links.push({ from: exit(from), to: to ? entry(to) : end, target, node: prefix + from, ...taking(graph.nodes[from], rule, action || DEFAULT_ACTION) });
+    links.push({ from: prefix + from, to: target || end, target, node: prefix + from, ...taking(graph.nodes[from], rule, action || DEFAULT_ACTION) });
   }
   for (const [key] of nodes) {
-    if (!sources.has(key)) links.push({ from: exit(key), to: end, target: "", node: prefix + key, ...taking(graph.nodes[key], rule, "") });
+    if (!sources.has(key)) links.push({ from: prefix + key, to: end, target: "", node: prefix + key, ...taking(graph.nodes[key], rule, "") });
   }
 }
 
