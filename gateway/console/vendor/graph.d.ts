@@ -14,11 +14,10 @@ export interface Routed {
 }
 
 export class Graph {
-  constructor(options: { multigraph?: boolean; compound?: boolean });
+  constructor(options: { multigraph?: boolean });
   setGraph(options: object): this;
   graph(): { width?: number; height?: number };
   setNode(name: string, options: object): this;
-  setParent(name: string, parent: string): this;
   setEdge(from: string, to: string, options: object, name: string): this;
   node(name: string): Placed;
   edge(from: string, to: string, name: string): Routed;
