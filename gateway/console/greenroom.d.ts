@@ -637,6 +637,8 @@ export class Projection {
   counts(): Counts;
   /** A handle as in a snapshot, or null. */
   handle(name: string): HandleState | null;
+  /** The rules of a lane; without any, an empty object. */
+  rules(lane: string): LaneRules;
 }
 
 /** The numbers of a snapshot. `runs` are those of the pending runs by status; a status without runs is absent. */

@@ -331,6 +331,11 @@ export class Projection {
     return handle === undefined ? null : handleState(handle);
   }
 
+  /** The rules of a lane; without any, an empty object. */
+  rules(lane) {
+    return this.#lanes.get(lane)?.rules ?? {};
+  }
+
   #engine() {
     return {
       max_concurrent: this.maxConcurrent,

@@ -21,7 +21,7 @@ import trio
 from .head import Request
 from .responses import Response
 
-VIEWS = ("runs",)
+VIEWS = ("runs", "schedules", "workers", "executors", "webhooks", "events", "settings")
 """The first parts of the addresses of views; `/` is the overview."""
 FOLDER = "console"
 

@@ -54,7 +54,9 @@ FOLD = """
         snapshots.push(snapshot);
         const states = Object.entries(snapshot.handles);
         const handles = states.map(([name, state]) => [state, projection.handle(name)]);
-        counted.push({ ...projection.counts(), handles, none: projection.handle("no such handle") });
+        const rules = Object.entries(snapshot.lanes).map(([name, state]) => [state.rules ?? {}, projection.rules(name)]);
+        const none = [projection.handle("no such handle"), projection.rules("no such lane")];
+        counted.push({ ...projection.counts(), handles, rules, none });
     });
     const [middle] = argument.at;
     const before = fold(argument.start, argument.events.slice(0, middle));
@@ -295,7 +297,8 @@ def test_the_fold_in_javascript_leads_to_the_same_snapshots(seed: int, steps: in
     assert found["resumed"] == expected[-1]
     for counted, count in zip(found["counted"], counts, strict=True):
         assert all(state == alone for state, alone in counted.pop("handles"))
-        assert counted.pop("none") is None
+        assert all(state == alone for state, alone in counted.pop("rules"))
+        assert counted.pop("none") == [None, {}]
         lanes = {name: {"paused": False, **lane} for name, lane in count.pop("lanes").items()}
         assert counted.pop("lanes") == lanes
         del count["delayed"]

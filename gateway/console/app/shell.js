@@ -7,7 +7,7 @@ import { Dialogs, ask } from "./parts/dialog.js";
 import { Text } from "./parts/text.js";
 import { address, go, to } from "./state/address.js";
 import { addShortcuts, shortcuts } from "./state/keys.js";
-import { caller, live, logOut, phase, role, trouble } from "./state/session.js";
+import { caller, live, logOut, may, phase, role, trouble } from "./state/session.js";
 import { changeTheme, theme } from "./state/theme.js";
 import { dismiss, toasts } from "./state/toasts.js";
 import { VIEWS } from "./views/all.js";
@@ -40,7 +40,7 @@ function Page() {
     <a class="skip" href="#content" onClick=${skip}>Skip to the content</a>
     <${Header} />
     <nav class="views" aria-label="Views">
-      ${VIEWS.map((one) => html`<${ViewLink} key=${one.view} view=${one} current=${one === view} />`)}
+      ${VIEWS.filter(({ least }) => may(least ?? "viewer")).map((one) => html`<${ViewLink} key=${one.view} view=${one} current=${one === view} />`)}
     </nav>
     <main id="content" tabindex="-1">
       ${component

@@ -6,8 +6,10 @@
  * their records from `runs`.
  */
 
-import { batch, signal } from "../../vendor/ui.js";
+import { batch, computed, signal } from "../../vendor/ui.js";
+import { now } from "./clock.js";
 import { Rates } from "./rates.js";
+import { survey } from "./survey.js";
 
 /** @typedef {import("../../greenroom.js").Client} Client */
 /** @typedef {import("../../greenroom.js").RunRecord} RunRecord */
@@ -34,6 +36,11 @@ export class Live {
   /** The number of the frame: what reads it runs again after each change. */
   frame = signal(0);
   rates = new Rates();
+  /** What the records of all runs tell, as of the last second. */
+  survey = computed(() => {
+    now.value;
+    return survey(this.runs.values());
+  });
 
   /** @type {Client | null} */
   #client = null;
@@ -59,6 +66,11 @@ export class Live {
   /** A handle as in a snapshot, or null. @param {string} name */
   handle(name) {
     return this.#client?.state.handle(name) ?? null;
+  }
+
+  /** The rules of a lane. @param {string} lane @returns {import("../../greenroom.js").LaneRules} */
+  rules(lane) {
+    return this.#client?.state.rules(lane) ?? {};
   }
 
   /** Call `listener` after each frame. Returns a function that removes it. @param {(frame: Frame) => void} listener */

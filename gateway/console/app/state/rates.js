@@ -1,6 +1,6 @@
 /**
  * What happened lately, counted from the events: runs that started, ended and failed in each second of the last two
- * minutes, how long runs waited for their slot, and the failures of the last hour.
+ * minutes, how long runs waited for their slot, the failures of the last hour, and blocked event loops.
  *
  * Times are those of the events, so the clock of the browser does not matter.
  */
@@ -8,10 +8,13 @@
 const SECONDS = 120;
 const HOUR = 3600;
 const MOST_FAILURES = 10_000;
+const MOST_BLOCKAGES = 20;
+const BLOCKED_LATELY = 600;
 const FAILED = new Set(["failed", "timed_out", "rejected"]);
 const ENDED = new Set([...FAILED, "succeeded", "cancelled"]);
 
 /** @typedef {import("../../greenroom.js").RunRecord} RunRecord */
+/** @typedef {import("../../greenroom.js").RunLog} RunLog */
 /** @typedef {{ started: number, ended: number, failed: number, waited: number }} Second */
 
 /** @returns {Second} */
@@ -22,6 +25,8 @@ export class Rates {
   #seconds = new Map();
   /** @type {Map<string, number>} */
   #failures = new Map();
+  /** @type {Map<string, RunLog>} */
+  #blockages = new Map();
   #last = 0;
 
   /** Begin again with what the records of these runs tell. @param {Iterable<RunRecord>} runs */
@@ -40,6 +45,7 @@ export class Rates {
    * @param {ReadonlyMap<string, RunRecord>} runs
    */
   take(event, runs) {
+    if (event.type === "run_log") this.#logged(event);
     if (event.type !== "run_state_changed") return;
     if (event.to === "running" && event.from === "queued") {
       const run = runs.get(event.run);
@@ -58,6 +64,19 @@ export class Rates {
   failedInTheLastHour(now) {
     for (const [id, at] of this.#failures) if (at < now - HOUR) this.#failures.delete(id);
     return this.#failures.size;
+  }
+
+  /** The runs that blocked an event loop in the ten minutes before `now`. @param {number} now */
+  blockedLately(now) {
+    return [...this.#blockages.values()].filter(({ at }) => at >= now - BLOCKED_LATELY);
+  }
+
+  /** @param {RunLog} event */
+  #logged(event) {
+    if (event.by !== "engine" || !event.text.startsWith("blocked the event loop")) return;
+    this.#blockages.delete(event.run);
+    this.#blockages.set(event.run, event);
+    if (this.#blockages.size > MOST_BLOCKAGES) this.#blockages.delete(this.#blockages.keys().next().value ?? "");
   }
 
   /** @param {number} at @param {number} waited */

@@ -3,7 +3,7 @@
 import { effect, signal } from "../../vendor/ui.js";
 
 const KEY = "greenroom.theme";
-const THEMES = ["system", "light", "dark"];
+export const THEMES = ["system", "light", "dark"];
 
 export const theme = signal(localStorage.getItem(KEY) ?? "system");
 

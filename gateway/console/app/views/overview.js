@@ -1,18 +1,22 @@
-/** The overview: what is wrong first, then how much there is, how it moves, and the lanes. */
+/** The overview: what is wrong first, then how much there is, how it moves, who waits, the lanes, and the machines. */
 
 import { html } from "../../vendor/ui.js";
 import { Chart } from "../parts/chart.js";
 import { Interrupts } from "./run/interrupts.js";
 import { Lanes } from "./overview/lanes.js";
+import { Machines } from "./overview/machines.js";
 import { Problems } from "./overview/problems.js";
+import { Queues } from "./overview/queues.js";
 import { to } from "../state/address.js";
 import { now, span } from "../state/clock.js";
 import { live } from "../state/session.js";
 import { FAILED } from "./runs/filter.js";
+import { useWorkers } from "./workers.js";
 
 const SHOWN_INTERRUPTS = 5;
 
 export function Overview() {
+  const workers = useWorkers().value ?? [];
   const counts = live.counts.value;
   if (!counts) return null;
   const { engine, runs } = counts;
@@ -20,7 +24,7 @@ export function Overview() {
   const waiting = (runs.suspended ?? 0) + (runs.cancelling ?? 0);
   return html`<section aria-labelledby="overview-title">
     <div class="title"><h1 id="overview-title">Overview</h1></div>
-    <${Problems} />
+    <${Problems} workers=${workers} />
     <div class="tiles">
       <${Tile} label="executing" value=${engine.executing} of=${engine.max_concurrent} tone="running" query=${{ status: "running" }} />
       <${Tile} label="queued" value=${engine.queued} tone="queued" query=${{ status: "queued" }} />
@@ -40,7 +44,9 @@ export function Overview() {
       <${Interrupts} list=${open.slice(0, SHOWN_INTERRUPTS)} linked />
       ${open.length > SHOWN_INTERRUPTS && html`<p class="faint">and ${open.length - SHOWN_INTERRUPTS} more</p>`}
     </section>`}
+    <${Queues} />
     <${Lanes} counts=${counts} />
+    <${Machines} workers=${workers} />
   </section>`;
 }
 
