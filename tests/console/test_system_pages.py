@@ -17,6 +17,8 @@ from greenroom.persistence.webhooks import WebhookFailed
 from greenroom.protocol.webhooks import webhook_id
 
 from ..clients.browser import needs_browser
+from ..clients.javascript import needs_node
+from ..clients.test_executor_in_javascript import executing, serving
 from ..clients.test_javascript_webhooks import Silent
 from ..gateway.clustered import cluster
 from .chromium import open_browser
@@ -110,34 +112,33 @@ async def test_a_refused_schedule_says_why(home):
 
 
 async def test_a_firing_is_shown_with_its_outcome(home):
-    await home.engine.schedules.put("often", job="fail", every=1, params="no")
+    await home.engine.schedules.put("often", job="wait", every=1)
     await home.tab.open(f"{home.url}/schedules")
-    await home.tab.until_text("failed", ".grid .status")
-    await home.engine.drain()
-    await home.tab.until_text("refused draining", ".grid")
+    await home.tab.until_text("running", ".grid .status")
+    await home.tab.until_text("refused handle_locked", ".grid")
+    await home.engine.inject("schedule:often", "go")
+    await home.tab.until_text("running", ".grid .status")
 
 
 # Executors and nodes.
 
 
+@needs_node
 async def test_an_executor_is_shown_with_what_it_executes_and_is_drained(tmp_path: Path):
-    config = GatewayConfig(port=0)
-    async with (
-        open_engine(make_jobs(), "memory:", executors=1, shutdown_timeout=0) as engine,
-        open_gateway(engine, config) as gateway,
-        open_browser(tmp_path) as browser,
-    ):
+    async with serving() as (engine, gateway), open_browser(tmp_path) as browser:
         tab = await browser.tab()
         await tab.open(f"{gateway.url}/executors")
-        await tab.until_text("attached", ".grid")
-        ticket = await engine.submit("wait", handle="alice")
-        await tab.until_text(ticket.id[-8:], ".grid")
-        await tab.open(gateway.url)
-        await tab.until_text("executor", "[aria-labelledby=machines-title]")
-        await tab.open(f"{gateway.url}/executors")
-        await tab.click("Drain", ".grid")
-        await tab.click("Drain", "dialog")
-        await tab.until_text("draining", ".grid")
+        await tab.until_text("No executor is attached.")
+        async with executing(gateway.url):
+            await tab.until_text("js-1\nattached", ".grid")
+            ticket = await engine.submit("deploy", handle="alice", params={})
+            await tab.until_text(ticket.id[-8:], ".grid")
+            await tab.open(gateway.url)
+            await tab.until_text("executor js-1", "[aria-labelledby=machines-title]")
+            await tab.open(f"{gateway.url}/executors")
+            await tab.click("Drain", ".grid")
+            await tab.click("Drain", "dialog")
+            await tab.until_text("js-1\ndraining", ".grid")
         assert tab.problems == []
 
 
@@ -145,10 +146,10 @@ async def test_the_nodes_of_a_cluster_are_shown_and_the_leader_steps_down(tmp_pa
     async with cluster(tmp_path) as nodes, open_browser(tmp_path) as browser:
         tab = await browser.tab()
         await tab.open(f"{nodes[1].gateway.url}/executors")
-        await tab.until_text("n1 leader", "[aria-labelledby=nodes-title]")
+        await tab.until_text("n1\nleader", "[aria-labelledby=nodes-title]")
         await tab.click("Let the leader step down")
         await tab.click("Step down", "dialog")
-        await tab.until_text("n2 leader", "[aria-labelledby=nodes-title]")
+        await tab.until_text("n2\nleader", "[aria-labelledby=nodes-title]")
 
 
 # Workers.
@@ -158,7 +159,7 @@ async def test_workers_appear_and_those_that_are_offline_are_a_problem(home):
     await home.tab.open(f"{home.url}/workers")
     await home.tab.until_text("No worker is registered.")
     await fill(home)
-    await home.tab.until_text("worker-1 online")
+    await home.tab.until_text("worker-1\nonline")
     await home.tab.until_text("polls for its work")
     await home.engine.workers.heartbeat("worker-1", 7)
     await home.tab.click("Read loads again")
@@ -228,7 +229,8 @@ async def test_limits_and_rules_are_changed(home):
     await home.tab.open(f"{home.url}/settings")
     await home.tab.until_text("images limit 2, age=30, priority=7")
     await home.tab.run(
-        "for (const one of document.querySelectorAll('.rules details')) one.open = one.innerText.includes('images')"
+        """for (const one of document.querySelectorAll('.rules details'))
+            one.open = one.innerText.includes('images')"""
     )
     form = "[aria-label='Rules of lane images']"
     await home.tab.fill(f"{form} [name=rate]", "100/min")
@@ -238,8 +240,6 @@ async def test_limits_and_rules_are_changed(home):
     await home.tab.until_text("rate=100/min", ".rules")
     rules = (await home.engine.snapshot()).lanes["images"].rules
     assert (rules.rate, rules.weights, rules.priority, rules.age) == ("100/min", {"gold": 3}, 0, 30)
-    await home.tab.fill("[aria-label='the global limit']", "9")
-    await home.tab.until_text("4", "main")
     await home.tab.run(
         """(() => {
             const field = document.querySelector("[aria-label='the global limit']");
@@ -247,10 +247,8 @@ async def test_limits_and_rules_are_changed(home):
             field.dispatchEvent(new Event("change", { bubbles: true }));
         })()"""
     )
-    await home.tab.until("document.querySelector('[aria-label=\"the global limit\"]').value === '9'")
-    with trio.fail_after(5):
-        while (await home.engine.snapshot()).engine.max_concurrent != 9:
-            await trio.sleep(0.01)
+    await home.tab.open(home.url)
+    await home.tab.until_text("0 of 9")
 
 
 async def test_the_engine_is_drained_resumed_and_reset(home):
@@ -306,7 +304,8 @@ async def test_a_phone_shows_every_view_and_hostile_text_is_only_text(view, home
     assert await home.tab.run("document.documentElement.scrollWidth") == 390
     assert await home.tab.run("document.querySelectorAll('main img, main script').length") == 0
     assert await home.tab.run("document.title") != "owned"
-    assert not any(letter in await home.tab.text("main") for letter in "\u202e\u202c\u0007\u001b")
+    text = await home.tab.text("main")
+    assert not any(letter in text for letter in "\u202e\u202c\u0007\u001b")
 
 
 @needs_axe
@@ -345,7 +344,7 @@ async def test_only_what_a_role_permits_is_offered(role, offered, tmp_path: Path
             await home.tab.until_text("live")
             await home.tab.run("for (const one of document.querySelectorAll('main details')) one.open = true")
             buttons[view] = await home.tab.run(
-                "[...document.querySelectorAll('main button')].map((one) => one.innerText.trim().split(' ')[0])"
+                "[...document.querySelectorAll('main button')].map((one) => one.innerText.split(' ')[0])"
             )
         assert ("Pause" in buttons["schedules"]) == (offered >= 1)
         assert ("Create" in buttons["schedules"]) == (offered >= 1)

@@ -15,11 +15,11 @@ export function Actions({ schedule: { name, paused } }) {
   const { schedules } = client();
   const flip = () => attempt(() => (paused ? schedules.resume(name) : schedules.pause(name)), `the schedule is ${paused ? "resumed" : "paused"}`);
   const trigger = () => attempt(() => schedules.trigger(name), ({ id }) => `run ${id} is submitted`);
-  const of = html`<span class="hidden"> ${visible(name)}</span>`;
+  const of = visible(name);
   return html`<div class="actions">
-    <button onClick=${flip}>${paused ? "Resume" : "Pause"}${of}</button>
-    <button onClick=${trigger}>Trigger${of}</button>
-    <button class="danger" onClick=${() => remove(name)}>Delete${of}</button>
+    <button onClick=${flip} aria-label=${`${paused ? "Resume" : "Pause"} ${of}`}>${paused ? "Resume" : "Pause"}</button>
+    <button onClick=${trigger} aria-label=${`Trigger ${of}`}>Trigger</button>
+    <button class="danger" onClick=${() => remove(name)} aria-label=${`Delete ${of}`}>Delete</button>
   </div>`;
 }
 
