@@ -115,7 +115,7 @@ async def test_a_firing_is_shown_with_its_outcome(home):
     await home.engine.schedules.put("often", job="wait", every=1)
     await home.tab.open(f"{home.url}/schedules")
     await home.tab.until_text("running", ".grid .status")
-    await home.tab.until_text("refused handle_locked", ".grid")
+    await home.tab.until_text("refused conflict: handle", ".grid")
     await home.engine.inject("schedule:often", "go")
     await home.tab.until_text("running", ".grid .status")
 
@@ -178,8 +178,8 @@ async def test_dead_webhooks_are_delivered_again_or_dropped(tmp_path: Path):
         tab = await browser.tab()
         await tab.open(gateway.url)
         for handle in ("alice", "bob"):
-            ticket = await engine.submit("add", handle=handle, params={"a": 1, "b": 2}, notify=URL)
-            await ticket.result()
+            never = {"url": URL, "types": ["run_signal"]}  # so that no delivery is under way
+            ticket = await engine.submit("wait", handle=handle, notify=never)
             failed = WebhookFailed(webhook_id(ticket.id, URL), 9, 1.0, None, HOSTILE, 2.0)
             await engine._journal.ask(Change((), memos=(failed,)))
         await tab.open(gateway.url)
@@ -285,7 +285,7 @@ async def test_the_overview_shows_who_waits_and_behind_whom(home):
     text = await home.tab.text("[aria-labelledby=queues-title]")
     assert first.id[-8:] in text
     assert second.id[-8:] in text
-    assert "all 1 slots of the lane are in use" in text
+    assert "slots of the lane: 1 of 1 in use" in text
     await home.engine.inject("alice", "go")
     await home.tab.until("!document.querySelector('[aria-labelledby=queues-title]')")
 

@@ -35,6 +35,7 @@ function Page() {
   useEffect(() => addShortcuts([{ key: "?", what: "Show the keyboard shortcuts", run: help }]), []);
   useEffect(() => {
     document.title = view ? `${view.title} · Greenroom` : "Greenroom";
+    document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // on a phone
   }, [view]);
   return html`
     <a class="skip" href="#content" onClick=${skip}>Skip to the content</a>

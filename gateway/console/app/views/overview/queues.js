@@ -40,8 +40,8 @@ function reason(name, run) {
   if (!counts || !lane) return "";
   if (lane.paused) return "the lane is paused";
   if (run.waiting_for === "executor") return "no executor has room for it";
-  if (lane.limit !== null && lane.executing >= lane.limit) return `all ${lane.limit} slots of the lane are in use`;
+  if (lane.limit !== null && lane.executing >= lane.limit) return `slots of the lane: ${lane.executing} of ${lane.limit} in use`;
   const { executing, max_concurrent: most } = counts.engine;
-  if (executing >= most) return `all ${most} slots of the engine are in use`;
-  return "its turn has not come yet";
+  if (executing >= most) return `slots of the engine: ${executing} of ${most} in use`;
+  return counts.engine.draining ? "the engine is draining" : "a rule of the lane delays it";
 }

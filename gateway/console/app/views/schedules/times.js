@@ -9,7 +9,7 @@ import { now, span } from "../../state/clock.js";
 
 /** When a schedule fires. @param {{ schedule: ScheduleRecord }} props */
 export function Rule({ schedule: { cron, every, timezone } }) {
-  if (cron === null) return html`<span>every ${span(every ?? 0)}</span>`;
+  if (cron === null) return html`<span>every ${interval(every ?? 0)}</span>`;
   return html`<span><code><${Text} value=${cron} /></code> <span class="faint"><${Text} value=${timezone} /></span></span>`;
 }
 
@@ -25,6 +25,18 @@ export function NextTimes({ schedule: { next, paused, cron, timezone } }) {
       </li>`,
     )}
   </ol>`;
+}
+
+const UNITS = /** @type {const} */ ([
+  [86_400, "d"],
+  [3600, "h"],
+  [60, "min"],
+]);
+
+/** An interval in the largest unit that divides it. @param {number} seconds */
+function interval(seconds) {
+  const [size, unit] = UNITS.find(([one]) => seconds % one === 0) ?? [1, "s"];
+  return `${seconds / size} ${unit}`;
 }
 
 /** A time in a time zone, if the browser knows it. @param {number} at @param {string} timeZone */
