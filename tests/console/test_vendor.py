@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from ..vendor.bundles import BUNDLES, FOLDER, STYLES, VENDOR, NoPackages, bundle, install
+from ..vendor.bundles import BUNDLES, FOLDER, VENDOR, NoPackages, bundle, install
 
 
 def test_the_folder_has_the_bundles_and_their_licences():
-    made = {*(f"{name}.js" for name in BUNDLES), *STYLES, "LICENSES.txt"}
+    made = {*(f"{name}.js" for name in BUNDLES), "LICENSES.txt"}
     assert {file.name for file in VENDOR.iterdir()} == made | {"ui.d.ts"}
 
 

@@ -16,8 +16,7 @@ from ..npm import npm
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent.parent
 VENDOR = ROOT / "gateway" / "console" / "vendor"
-BUNDLES = ("ui", "chart", "graph", "editor")
-STYLES = {"chart.css": "uplot/dist/uPlot.min.css"}
+BUNDLES = ("ui", "graph", "editor")
 _INSTALL = ("ci", "--ignore-scripts", "--no-audit", "--no-fund")
 
 
@@ -59,8 +58,6 @@ def bundle(folder: Path) -> dict[str, bytes]:
     ]
     subprocess.run(command, cwd=folder, check=True, timeout=120)
     made = {f"{name}.js": (out / f"{name}.js").read_bytes() for name in BUNDLES}
-    for name, source in STYLES.items():
-        made[name] = (folder / "node_modules" / source).read_bytes()
     inputs = json.loads((folder / "meta.json").read_text(encoding="utf-8"))["inputs"]
     made["LICENSES.txt"] = _licenses(folder, {_package(path) for path in inputs} - {""})
     return made
