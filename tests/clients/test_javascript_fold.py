@@ -54,7 +54,8 @@ FOLD = """
         snapshots.push(snapshot);
         const states = Object.entries(snapshot.handles);
         const handles = states.map(([name, state]) => [state, projection.handle(name)]);
-        const rules = Object.entries(snapshot.lanes).map(([name, state]) => [state.rules ?? {}, projection.rules(name)]);
+        const lanes = Object.entries(snapshot.lanes);
+        const rules = lanes.map(([name, state]) => [state.rules ?? {}, projection.rules(name)]);
         const none = [projection.handle("no such handle"), projection.rules("no such lane")];
         counted.push({ ...projection.counts(), handles, rules, none });
     });

@@ -236,3 +236,82 @@ async def test_rates_count_what_happens_in_each_second():
     second = found["last"][5]
     assert (second["started"], second["ended"], round(second["waited"], 6)) == (2, 0, 10.2)
     assert found["last"][6] == {**nothing, "ended": 2, "failed": 1}
+
+
+async def test_a_blocked_event_loop_is_known_for_ten_minutes():
+    program = (
+        load("state/rates.js")
+        + """
+        const rates = new Rates();
+        const log = (run, by, text, at) => rates.take({ type: "run_log", run, by, text, at }, new Map());
+        log("a", "engine", "blocked the event loop for 2.0 s, at x.py:1", 100);
+        log("a", "engine", "blocked the event loop for 3.0 s, at x.py:1", 110);
+        log("b", "body", "blocked the event loop for 9.0 s, at x.py:1", 100);
+        const found = (now) => rates.blockedLately(now).map(({ run, text }) => [run, text.slice(27, 32)]);
+        const seen = [found(700), found(711)];
+        const text = "blocked the event loop for 1.0 s";
+        for (let run = 0; run < 50; run++) log(String(run), "engine", text, 800);
+        answer([...seen, rates.blockedLately(800).length]);
+        """
+    )
+    assert await run_node(program) == [[["a", "3.0 s"]], [], 20]
+
+
+async def test_the_survey_finds_who_waits_what_blocks_and_what_is_stuck():
+    def queued(number: int, **fields: Any) -> RunRecord:
+        return run(number, place=number, **fields)
+
+    def running(number: int, **fields: Any) -> RunRecord:
+        return run(number, status=Status.RUNNING, **fields)
+
+    runs = [
+        queued(1),
+        queued(2, placed_at=0.5),
+        queued(3, lane="images"),
+        queued(4, lane="late", waiting_for="time"),  # it waits for its time, not for a slot
+        run(5),  # it waits in its handle
+        *(running(number, executor="e1") for number in range(10, 17)),
+        running(20, lane="images", detached=True),  # it has no slot
+        run(21, status=Status.CANCELLED, reason="abandoned"),
+    ]
+    program = (
+        load("state/survey.js")
+        + """
+        const { stuck, waits, executing } = survey(argument);
+        const ids = (runs) => runs.map(({ id }) => parseInt(id, 16));
+        answer({
+            stuck: ids(stuck),
+            waits: [...waits].map(([lane, { run, since, queued, blockers }]) =>
+                [lane, parseInt(run.id, 16), since, queued, ids(blockers)]),
+            executing: [...executing].map(([executor, runs]) => [executor, ids(runs).length]),
+        });
+        """
+    )
+    assert await run_node(program, plain(*runs)) == {
+        "stuck": [20, 21],
+        "waits": [["main", 2, 0.5, 2, [10, 11, 12, 13, 14]], ["images", 3, 3, 1, []]],
+        "executing": [["e1", 7], [None, 1]],
+    }
+
+
+async def test_a_tail_keeps_the_latest_events_and_its_copy_does_not_change():
+    program = (
+        load("state/tail.js")
+        + """
+        const tail = new Tail(3);
+        const seen = () => [tail.count, ...Array.from({ length: tail.count }, (_, row) => tail.at(row).seq)];
+        const states = [seen()];
+        for (const seq of [1, 4, 5]) tail.add({ seq });
+        states.push(seen());
+        const copy = tail.copy();
+        for (const seq of [6, 8, 9, 10]) tail.add({ seq });
+        states.push(seen());
+        const rows = [10, 8, 7, 6, 4, 99].map(tail.rowOf);
+        answer({ states, rows, copied: [copy.count, copy.at(0).seq, copy.rowOf(1), copy.rowOf(9)] });
+        """
+    )
+    assert await run_node(program) == {
+        "states": [[0], [3, 5, 4, 1], [3, 10, 9, 8]],
+        "rows": [0, 2, -1, -1, -1, -1],
+        "copied": [3, 5, 2, -1],
+    }

@@ -3,6 +3,7 @@ Chromium in front of a real server."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from greenroom import connect, open_engine
+from greenroom import Run, connect, open_engine
 from greenroom.actors.journal.change import Change
 from greenroom.gateway import GatewayConfig, Role, add_token, open_gateway
 from greenroom.persistence.webhooks import WebhookFailed
@@ -18,10 +19,11 @@ from greenroom.protocol.webhooks import webhook_id
 
 from ..clients.browser import needs_browser
 from ..clients.javascript import needs_node
+from ..clients.proxy import proxy
 from ..clients.test_executor_in_javascript import executing, serving
 from ..clients.test_javascript_webhooks import Silent
 from ..gateway.clustered import cluster
-from .chromium import open_browser
+from .chromium import Tab, open_browser
 from .test_pages import AXE, HOSTILE, PRINTABLE, House, house, make_jobs, needs_axe
 
 pytestmark = needs_browser
@@ -47,6 +49,16 @@ async def fill(home: House) -> None:
     await home.engine.workers.register("worker-2", "", ["print"], kind="queue")
     await home.engine.set_lane("images", rate="100/min", fair_by="tenant")
     await home.engine.submit("wait", handle=PRINTABLE)
+
+
+async def open_details(tab: Tab) -> None:
+    """Unfold everything, and wait until it is rendered."""
+    await tab.run(
+        """new Promise((resolve) => {
+            for (const one of document.querySelectorAll("main details")) one.open = true;
+            setTimeout(() => requestAnimationFrame(resolve), 100);
+        })"""
+    )
 
 
 # Schedules.
@@ -155,7 +167,7 @@ async def test_the_nodes_of_a_cluster_are_shown_and_the_leader_steps_down(tmp_pa
 # Workers.
 
 
-async def test_workers_appear_and_those_that_are_offline_are_a_problem(home):
+async def test_workers_appear_with_their_loads(home):
     await home.tab.open(f"{home.url}/workers")
     await home.tab.until_text("No worker is registered.")
     await fill(home)
@@ -164,6 +176,31 @@ async def test_workers_appear_and_those_that_are_offline_are_a_problem(home):
     await home.engine.workers.heartbeat("worker-1", 7)
     await home.tab.click("Read loads again")
     await home.tab.until("[...document.querySelectorAll('main dd')].some((one) => one.innerText === '7')")
+
+
+async def test_a_worker_that_is_offline_is_a_problem(home, monkeypatch):
+    monkeypatch.setattr("greenroom.actors.workers.registry.OFFLINE_AFTER", 1)
+    await home.tab.open(home.url)
+    await home.engine.workers.register("worker-1", "http://127.0.0.1:9/", ["translate"])
+    await home.tab.until_text("1 of 1 online", "[aria-labelledby=machines-title]")
+    await home.tab.until_text("A worker is offline: worker-1", ".problems")
+    await home.engine.workers.heartbeat("worker-1")
+    await home.tab.until("!document.querySelector('.problems')")
+
+
+async def test_the_list_of_workers_converges_after_a_lost_connection(home):
+    async with proxy(home.gateway.port) as between:
+        await home.tab.open(f"http://127.0.0.1:{between.port}/workers")
+        await home.engine.workers.register("worker-1", "http://127.0.0.1:9/", ["translate"])
+        await home.tab.until_text("worker-1\nonline")
+        between.refuses = True
+        between.cut()
+        await home.tab.until_text("reconnecting", ".connection")
+        await home.engine.workers.register("worker-2", "http://127.0.0.1:10/", ["print"])
+        assert "worker-1" in await home.tab.text("main")
+        between.refuses = False
+        await home.tab.until_text("worker-2\nonline")
+    home.tab.problems = [one for one in home.tab.problems if "WebSocket connection" not in one]
 
 
 # Webhooks.
@@ -228,10 +265,7 @@ async def test_limits_and_rules_are_changed(home):
     await home.engine.set_lane("images", priority=7, age=30)
     await home.tab.open(f"{home.url}/settings")
     await home.tab.until_text("images limit 2, age=30, priority=7")
-    await home.tab.run(
-        """for (const one of document.querySelectorAll('.rules details'))
-            one.open = one.innerText.includes('images')"""
-    )
+    await open_details(home.tab)
     form = "[aria-label='Rules of lane images']"
     await home.tab.fill(f"{form} [name=rate]", "100/min")
     await home.tab.fill(f"{form} [name=weights]", '{"gold": 3}')
@@ -249,6 +283,21 @@ async def test_limits_and_rules_are_changed(home):
     )
     await home.tab.open(home.url)
     await home.tab.until_text("0 of 9")
+
+
+async def test_a_lane_is_created_and_its_queue_cleared(home):
+    await home.tab.open(f"{home.url}/settings")
+    await home.tab.click("New lane")
+    await home.tab.fill("[name=lane]", "mail")
+    await home.tab.fill("[aria-label='New lane'] [name=limit]", "0")
+    await home.tab.click("Create the lane")
+    await home.tab.until_text("mail limit 0, no rules", ".rules")
+    ticket = await home.engine.submit("add", handle="alice", lane="mail", params={"a": 1, "b": 2})
+    await open_details(home.tab)
+    await home.tab.click("Cancel 1 queued")
+    await home.tab.click("Cancel them", "dialog")
+    await ticket.wait()
+    assert (await home.engine.get_run(ticket.id)).status == "cancelled"
 
 
 async def test_the_engine_is_drained_resumed_and_reset(home):
@@ -290,6 +339,30 @@ async def test_the_overview_shows_who_waits_and_behind_whom(home):
     await home.tab.until("!document.querySelector('[aria-labelledby=queues-title]')")
 
 
+async def test_a_long_wait_and_a_blocked_event_loop_are_problems(tmp_path: Path):
+    jobs = make_jobs()
+
+    @jobs.job("block")
+    async def block(run: Run) -> None:
+        time.sleep(1.6)
+
+    async with (
+        open_engine(jobs, "memory:", lanes={"images": 0}, shutdown_timeout=0) as engine,
+        open_gateway(engine, GatewayConfig(port=0)) as gateway,
+        open_browser(tmp_path) as browser,
+    ):
+        tab = await browser.tab()
+        await tab.open(gateway.url)
+        ticket = await engine.submit("block", handle="alice")
+        await tab.until_text("blocked the event loop for", ".problems")
+        assert ticket.id[-8:] in await tab.text(".problems")
+        waits = await engine.submit("add", handle="bob", lane="images", params={})
+        await tab.run("((real) => void (Date.now = () => real() + 100_000))(Date.now)")
+        await tab.until_text("has waited 1 min 40 s in lane images", ".problems")
+        assert waits.id[-8:] in await tab.text(".problems")
+        assert tab.problems == []
+
+
 # All of them.
 
 
@@ -317,7 +390,7 @@ async def test_axe_finds_nothing_serious(scheme, home):
     for view in ("", *VIEWS):
         await home.tab.open(f"{home.url}/{view}")
         await home.tab.until_text("live")
-        await home.tab.run("for (const one of document.querySelectorAll('main details')) one.open = true")
+        await open_details(home.tab)
         await home.engine.submit("fail", handle="bob", params="no", on_conflict="queue")
         await home.tab.call("Runtime.evaluate", expression=axe)
         found = await home.tab.run(
@@ -342,7 +415,7 @@ async def test_only_what_a_role_permits_is_offered(role, offered, tmp_path: Path
         for view in VIEWS:
             await home.tab.open(f"{home.url}/{view}")
             await home.tab.until_text("live")
-            await home.tab.run("for (const one of document.querySelectorAll('main details')) one.open = true")
+            await open_details(home.tab)
             buttons[view] = await home.tab.run(
                 "[...document.querySelectorAll('main button')].map((one) => one.innerText.split(' ')[0])"
             )

@@ -32,7 +32,19 @@ async def page(home: House, path: str = "/", **headers: str) -> Answer:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/runs", "/runs/", "/runs/x", "/runs/a%2Fb", "/runs?status=failed", "/runs/x/y"]
+    "path",
+    [
+        "/",
+        "/runs",
+        "/runs/",
+        "/runs/x",
+        "/runs/a%2Fb",
+        "/runs?status=failed",
+        "/runs/x/y",
+        "/schedules/x",
+        "/events",
+        "/settings",
+    ],
 )
 async def test_every_address_of_a_view_returns_the_page(path, home):
     answer = await page(home, path)

@@ -36,9 +36,10 @@ export class Live {
   /** The number of the frame: what reads it runs again after each change. */
   frame = signal(0);
   rates = new Rates();
-  /** What the records of all runs tell, as of the last second. */
+  /** What the records of all runs tell, computed once per second. */
   survey = computed(() => {
     now.value;
+    this.#resets.value;
     return survey(this.runs.values());
   });
 
@@ -49,6 +50,7 @@ export class Live {
   /** @type {Set<(frame: Frame) => void>} */
   #listeners = new Set();
   #due = false;
+  #resets = signal(0);
 
   /** Show the state of this client. @param {Client} client */
   follow(client) {
@@ -93,6 +95,7 @@ export class Live {
   }
 
   #reset() {
+    this.#resets.value += 1;
     this.#next = { reset: true, runs: new Set() };
     this.rates.restart(this.runs.values());
   }
@@ -112,11 +115,24 @@ export class Live {
     this.#next = { reset: false, runs: new Set() };
     batch(() => {
       this.counts.value = state.counts();
-      this.interrupts.value = [...state.interrupts];
-      this.executors.value = [...state.executors];
-      this.schedules.value = [...state.schedules];
+      this.interrupts.value = entries(state.interrupts, this.interrupts.peek());
+      this.executors.value = entries(state.executors, this.executors.peek());
+      this.schedules.value = entries(state.schedules, this.schedules.peek());
       for (const listener of [...this.#listeners]) listener(frame);
       this.frame.value += 1;
     });
   }
+}
+
+/**
+ * The entries of a map; the known array if they are the same, so that views render only after a change.
+ * @template T
+ * @param {ReadonlyMap<string, T>} map
+ * @param {[string, T][]} known
+ * @returns {[string, T][]}
+ */
+function entries(map, known) {
+  const found = [...map];
+  const same = found.length === known.length && found.every(([key, value], index) => known[index][0] === key && known[index][1] === value);
+  return same ? known : found;
 }

@@ -11,8 +11,8 @@ const PAUSE = 500; // between two readings, so that many events lead to few
 /**
  * @template T
  * @typedef {object} Reading
- * @property {T | null} value null until it was read
- * @property {{ code?: string, message: string } | null} error why it could not be read
+ * @property {T | null} value null until it was read; the last one while it cannot be read
+ * @property {{ code?: string, message: string } | null} error why it cannot be read
  * @property {number} at when, in Unix seconds
  */
 
@@ -45,6 +45,8 @@ class Reader {
   /** @type {() => Promise<T>} */
   read = () => Promise.reject(new Error("there is nothing to read"));
   #set;
+  /** @type {Reading<T>} */
+  #reading = { value: null, error: null, at: 0 };
   #due = false;
   #busy = false;
   #closed = false;
@@ -60,9 +62,9 @@ class Reader {
     this.#busy = true;
     while (this.#due && !this.#closed) {
       this.#due = false;
-      const reading = await this.#once();
+      this.#reading = await this.#once();
       if (this.#closed) return;
-      this.#set(reading);
+      this.#set(this.#reading);
       await new Promise((resolve) => setTimeout(resolve, PAUSE));
     }
     this.#busy = false;
@@ -78,7 +80,7 @@ class Reader {
     try {
       return { value: await this.read(), error: null, at };
     } catch (error) {
-      return { value: null, error: /** @type {Error} */ (error), at };
+      return { ...this.#reading, error: /** @type {Error} */ (error) };
     }
   }
 }

@@ -45,8 +45,8 @@ function Node({ node: { id, address, role, version, seq, lag } }) {
 /** @param {import("../../greenroom.js").ClusterInfo} cluster */
 async function stepDown({ leader }) {
   const body = html`<p>
-    Node <${Text} value=${leader?.id} mono /> hands the leadership to the follower that has the most events. Bodies in its process
-    are interrupted, and their runs resume at the new leader.
+    Node <${Text} value=${leader?.id} mono /> hands the leadership over to the follower that has the most events, and continues as
+    a follower.
   </p>`;
   const choices = [{ name: "yes", label: "Step down", danger: true }];
   if (await ask({ title: "Let the leader step down?", body, choices })) {

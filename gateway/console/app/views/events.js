@@ -48,7 +48,7 @@ export function Events({ query }) {
     <div class="title">
       <h1 id="events-title">Events</h1>
       <span class="faint number">the latest ${shown.count.toLocaleString()}</span>
-      <button aria-pressed=${frozen.value !== null} onClick=${pause}>${frozen.value === null ? "Pause" : "Continue"}</button>
+      <button onClick=${pause}>${frozen.value === null ? "Pause" : "Continue"}</button>
       ${frozen.value !== null && html`<span class="faint number">${missed.value.toLocaleString()} since then</span>`}
     </div>
     <${Filters} query=${query} />
@@ -91,11 +91,18 @@ function Row({ event, active }) {
   </div>`;
 }
 
+/** @type {WeakMap<GreenroomEvent, string>} */
+const summaries = new WeakMap(); // parameters can be large, and rows render often
+
 /** The fields that only this type of event has, in one line. @param {GreenroomEvent} event */
 function summary(event) {
+  const known = summaries.get(event);
+  if (known !== undefined) return known;
   const own = Object.entries(event).filter(([name, value]) => !COMMON.has(name) && value !== null);
   const parts = own.map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
-  return visible(parts.join(" ").slice(0, LONGEST));
+  const text = visible(parts.join(" ").slice(0, LONGEST));
+  summaries.set(event, text);
+  return text;
 }
 
 /** @param {{ query: URLSearchParams }} props */

@@ -43,5 +43,5 @@ function reason(name, run) {
   if (lane.limit !== null && lane.executing >= lane.limit) return `slots of the lane: ${lane.executing} of ${lane.limit} in use`;
   const { executing, max_concurrent: most } = counts.engine;
   if (executing >= most) return `slots of the engine: ${executing} of ${most} in use`;
-  return counts.engine.draining ? "the engine is draining" : "a rule of the lane delays it";
+  return Object.keys(live.rules(name)).length > 0 ? "a rule of the lane delays it" : "";
 }

@@ -18,8 +18,8 @@ export function Schedules() {
   useRefusals();
   const text = useSignal("");
   const shown = useSignal(PAGE);
-  const all = live.schedules.value.map(([, schedule]) => schedule);
-  const found = all.filter(({ name, job }) => `${name} ${job}`.includes(text.value)).sort(byNextTime);
+  const all = live.schedules.value.map(([, schedule]) => schedule).sort((one, other) => one.name.localeCompare(other.name));
+  const found = all.filter(({ name, job }) => `${name} ${job}`.includes(text.value));
   return html`<section aria-labelledby="schedules-title">
     <div class="title">
       <h1 id="schedules-title">Schedules</h1>
@@ -35,9 +35,6 @@ export function Schedules() {
     ${found.length > shown.value && html`<button onClick=${() => (shown.value += PAGE)}>${found.length - shown.value} more</button>`}
   </section>`;
 }
-
-/** @param {ScheduleRecord} one @param {ScheduleRecord} other */
-const byNextTime = (one, other) => (one.next[0] ?? Infinity) - (other.next[0] ?? Infinity) || one.name.localeCompare(other.name);
 
 /** @param {{ schedule: ScheduleRecord }} props */
 function Entry({ schedule }) {

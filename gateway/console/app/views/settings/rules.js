@@ -7,29 +7,61 @@ import { Text, visible } from "../../parts/text.js";
 import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 
+const PAGE = 100;
+
 /** @typedef {import("../../../greenroom.js").LaneCounts} LaneCounts */
 /** @typedef {import("../../../greenroom.js").LaneRules} LaneRules */
 
 /** @param {{ lanes: Record<string, LaneCounts> }} props */
 export function Lanes({ lanes }) {
   live.frame.value; // rules are no signal
+  const shown = useSignal(PAGE);
   const names = Object.keys(lanes).sort();
   return html`<section class="card" aria-labelledby="rules-title">
     <h2 id="rules-title">Lanes and their rules</h2>
-    <div class="rules">${names.map((name) => html`<${Lane} key=${name} name=${name} lane=${lanes[name]} rules=${live.rules(name)} />`)}</div>
+    <div class="rules">
+      ${names.slice(0, shown.value).map((name) => html`<${Lane} key=${name} name=${name} lane=${lanes[name]} rules=${live.rules(name)} />`)}
+      ${names.length > shown.value && html`<button class="quiet" onClick=${() => (shown.value += PAGE)}>${names.length - shown.value} more</button>`}
+      ${may("admin") && html`<${NewLane} most=${live.counts.value?.engine.max_concurrent ?? 1} />`}
+    </div>
   </section>`;
+}
+
+/** A lane exists as soon as it has a limit. @param {{ most: number }} props */
+function NewLane({ most }) {
+  /** @param {any} event */
+  const submit = async (event) => {
+    event.preventDefault();
+    const form = event.currentTarget;
+    const given = new FormData(form);
+    const [name, limit] = [String(given.get("lane")).trim(), Number(given.get("limit"))];
+    const set = await attempt(async () => {
+      await client().setConcurrency(name, limit);
+      return true;
+    }, `lane ${name} has the limit ${limit}`);
+    if (set) form.reset();
+  };
+  return html`<details>
+    <summary>New lane</summary>
+    <form class="form" aria-label="New lane" onSubmit=${submit}>
+      <label><span>Name</span><input name="lane" required autocomplete="off" spellcheck=${false} /></label>
+      <label><span>Limit</span><input name="limit" type="number" min="0" defaultValue=${String(most)} required /></label>
+      <div class="wide"><button class="primary">Create the lane</button></div>
+    </form>
+  </details>`;
 }
 
 /** @param {{ name: string, lane: LaneCounts, rules: LaneRules }} props */
 function Lane({ name, lane: { limit, queued }, rules }) {
+  const open = useSignal(false);
   const count = Object.keys(rules).length;
-  return html`<details>
+  return html`<details onToggle=${(/** @type {any} */ event) => (open.value = event.currentTarget.open)}>
     <summary>
       <strong><${Text} value=${name} /></strong>${" "}
       <span class="faint">${limit === null ? "without a limit of its own" : `limit ${limit}`}, ${count === 0 ? "no rules" : summary(rules)}</span>
     </summary>
-    ${may("admin") ? html`<${Change} key=${JSON.stringify(rules)} name=${name} limit=${limit} rules=${rules} />` : count > 0 && html`<p class="mono">${summary(rules)}</p>`}
-    ${may("operator") && queued > 0 && html`<button class="danger" onClick=${() => clear(name, queued)}>Cancel ${queued.toLocaleString()} queued</button>`}
+    ${open.value && may("admin") && html`<${Change} key=${JSON.stringify(rules)} name=${name} limit=${limit} rules=${rules} />`}
+    ${open.value && may("operator") && queued > 0 && html`<button class="danger" onClick=${() => clear(name, queued)}>Cancel ${queued.toLocaleString()} queued</button>`}
   </details>`;
 }
 
