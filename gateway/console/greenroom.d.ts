@@ -633,12 +633,12 @@ export class Projection {
   apply(event: GreenroomEvent): void;
   /** The whole state as of `seq`, equal to the engine's snapshot. */
   snapshot(): Snapshot;
+  /** The rules of a lane; without any, an empty object. */
+  rules(lane: string): LaneRules;
   /** The numbers of runs as of `seq`: without lists, so it takes constant time per lane. */
   counts(): Counts;
   /** A handle as in a snapshot, or null. */
   handle(name: string): HandleState | null;
-  /** The rules of a lane; without any, an empty object. */
-  rules(lane: string): LaneRules;
 }
 
 /** The numbers of a snapshot. `runs` are those of the pending runs by status; a status without runs is absent. */

@@ -309,6 +309,11 @@ export class Projection {
     };
   }
 
+  /** The rules of a lane; without any, an empty object. */
+  rules(lane) {
+    return this.#lanes.get(lane)?.rules ?? {};
+  }
+
   /** The numbers of runs as of `seq`: without lists, so it takes constant time per lane. */
   counts() {
     return {
@@ -329,11 +334,6 @@ export class Projection {
   handle(name) {
     const handle = this.#handles.get(name);
     return handle === undefined ? null : handleState(handle);
-  }
-
-  /** The rules of a lane; without any, an empty object. */
-  rules(lane) {
-    return this.#lanes.get(lane)?.rules ?? {};
   }
 
   #engine() {

@@ -65,14 +65,14 @@ export class Live {
     return this.#client?.state.runs ?? new Map();
   }
 
-  /** A handle as in a snapshot, or null. @param {string} name */
-  handle(name) {
-    return this.#client?.state.handle(name) ?? null;
-  }
-
   /** The rules of a lane. @param {string} lane @returns {import("../../greenroom.js").LaneRules} */
   rules(lane) {
     return this.#client?.state.rules(lane) ?? {};
+  }
+
+  /** A handle as in a snapshot, or null. @param {string} name */
+  handle(name) {
+    return this.#client?.state.handle(name) ?? null;
   }
 
   /** Call `listener` after each frame. Returns a function that removes it. @param {(frame: Frame) => void} listener */
