@@ -123,6 +123,18 @@ async def test_a_refused_schedule_says_why(home):
     await home.tab.until_text("invalid: ", ".toast.error")
 
 
+async def test_a_new_schedule_does_not_replace_one_of_the_same_name(home):
+    before = await home.engine.schedules.put("nightly", job="add", every=60, params={})
+    await home.tab.open(f"{home.url}/schedules")
+    await home.tab.click("New schedule")
+    await home.tab.fill("[name=name]", "nightly")
+    await home.tab.fill("[name=job]", "fail")
+    await home.tab.fill("[name=cron]", "0 3 * * *")
+    await home.tab.click("Create")
+    await home.tab.until_text("schedule nightly exists already")
+    assert await home.engine.schedules.get("nightly") == before
+
+
 async def test_a_firing_is_shown_with_its_outcome(home):
     await home.engine.schedules.put("often", job="wait", every=1)
     await home.tab.open(f"{home.url}/schedules")

@@ -20,6 +20,14 @@ export function ask(asked) {
   return new Promise((resolve) => (question.value = { ...asked, resolve }));
 }
 
+/**
+ * Ask whether to do something that cannot be undone; `label` is the text of the button that does it.
+ * @param {{ title: string, body: any, label: string }} asked
+ */
+export async function confirmed({ title, body, label }) {
+  return (await ask({ title, body, choices: [{ name: "yes", label, danger: true }] })) !== null;
+}
+
 /** Where questions appear. The shell has one. */
 export function Dialogs() {
   const asked = question.value;

@@ -1,7 +1,7 @@
 /** The nodes of the cluster, and which of them leads. A server that is not a node of one shows nothing. */
 
 import { html } from "../../vendor/ui.js";
-import { ask } from "../parts/dialog.js";
+import { confirmed } from "../parts/dialog.js";
 import { Text } from "../parts/text.js";
 import { span } from "../state/clock.js";
 import { useReading } from "../state/reading.js";
@@ -48,8 +48,7 @@ async function stepDown({ leader }) {
     Node <${Text} value=${leader?.id} mono /> hands the leadership over to the follower that has the most events, and continues as
     a follower.
   </p>`;
-  const choices = [{ name: "yes", label: "Step down", danger: true }];
-  if (await ask({ title: "Let the leader step down?", body, choices })) {
+  if (await confirmed({ title: "Let the leader step down?", body, label: "Step down" })) {
     await attempt(() => client().cluster.stepDown(), "another node takes over");
   }
 }

@@ -2,7 +2,7 @@
 
 import { html } from "../../vendor/ui.js";
 import { Nothing, RunLink } from "../parts/basic.js";
-import { ask } from "../parts/dialog.js";
+import { confirmed } from "../parts/dialog.js";
 import { Use } from "../parts/limit.js";
 import { Text } from "../parts/text.js";
 import { client, live, may } from "../state/session.js";
@@ -44,7 +44,7 @@ function Executor({ id, executor: { status, slots, labels, jobs } }) {
       ${may("admin") && status !== "draining" && html`<button class="quiet" onClick=${() => drain(id)}>Drain</button>`}
     </p>
     <dl class="about">
-      <div><dt>slots</dt><dd>${slots === null ? html`<span class="number">${runs.length}</span>, without a limit of its own` : html`<${Use} used=${runs.length} limit=${slots} /> of ${slots}`}</dd></div>
+      <div><dt>slots</dt><dd><${Slots} used=${runs.length} slots=${slots} /></dd></div>
       <div><dt>executes</dt><dd><${Runs} runs=${runs} /></dd></div>
       <div><dt>labels</dt><dd><${Names} names=${labels} /></dd></div>
       <div><dt>jobs</dt><dd><${Names} names=${jobs} /></dd></div>
@@ -52,11 +52,21 @@ function Executor({ id, executor: { status, slots, labels, jobs } }) {
   </li>`;
 }
 
+/** @param {{ used: number, slots: number | null }} props */
+function Slots({ used, slots }) {
+  if (slots === null) return html`<span class="number">${used}</span>, without a limit of its own`;
+  return html`<${Use} used=${used} limit=${slots} /> of ${slots}`;
+}
+
 /** @param {{ runs: RunRecord[] }} props */
 function Runs({ runs }) {
   if (runs.length === 0) return html`<span class="faint">nothing</span>`;
   return html`<ul>
-    ${runs.slice(0, SHOWN).map(({ id, job, handle }) => html`<li key=${id}><${RunLink} id=${id} short /> <${Text} value=${job} /> <span class="faint"><${Text} value=${handle} /></span></li>`)}
+    ${runs.slice(0, SHOWN).map(
+      ({ id, job, handle }) => html`<li key=${id}>
+        <${RunLink} id=${id} short /> <${Text} value=${job} /> <span class="faint"><${Text} value=${handle} /></span>
+      </li>`,
+    )}
     ${runs.length > SHOWN && html`<li class="faint">and ${(runs.length - SHOWN).toLocaleString()} more</li>`}
   </ul>`;
 }
@@ -70,8 +80,7 @@ function Names({ names }) {
 /** @param {string} id */
 async function drain(id) {
   const body = html`<p>Executor <${Text} value=${id} mono /> takes no more runs. Its process exits after its last body has ended.</p>`;
-  const choices = [{ name: "yes", label: "Drain", danger: true }];
-  if (await ask({ title: "Drain the executor?", body, choices })) {
+  if (await confirmed({ title: "Drain the executor?", body, label: "Drain" })) {
     await attempt(() => client().executors.drain(id), `executor ${id} is draining`);
   }
 }

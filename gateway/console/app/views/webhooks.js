@@ -2,7 +2,7 @@
 
 import { html, useSignal } from "../../vendor/ui.js";
 import { Moment, Nothing, RunLink } from "../parts/basic.js";
-import { ask } from "../parts/dialog.js";
+import { confirmed } from "../parts/dialog.js";
 import { Text } from "../parts/text.js";
 import { useReading } from "../state/reading.js";
 import { client, may } from "../state/session.js";
@@ -55,7 +55,7 @@ function Entry({ webhook: { id, run, url, types, attempts, failing_since, error,
 /** @param {string} id @param {string} url */
 async function drop(id, url) {
   const body = html`<p>The remaining events of the run are never delivered to <${Text} value=${url} mono />.</p>`;
-  if (await ask({ title: "Drop the webhook?", body, choices: [{ name: "yes", label: "Drop", danger: true }] })) {
+  if (await confirmed({ title: "Drop the webhook?", body, label: "Drop" })) {
     await attempt(() => client().webhooks.drop(id), "the webhook is dropped");
   }
 }

@@ -12,7 +12,7 @@ export const useWorkers = () => useReading(() => client().workers.list(), ["node
 
 export function Workers() {
   const { value: workers, error, at, again } = useWorkers();
-  const sorted = (workers ?? []).toSorted((one, other) => Number(one.status === "online") - Number(other.status === "online") || one.id.localeCompare(other.id));
+  const sorted = (workers ?? []).toSorted((one, other) => rank(one) - rank(other) || one.id.localeCompare(other.id));
   return html`<section aria-labelledby="workers-title">
     <div class="title">
       <h1 id="workers-title">Workers</h1>
@@ -25,6 +25,9 @@ export function Workers() {
     <ul class="grid">${sorted.map((worker) => html`<${Worker} key=${worker.id} worker=${worker} />`)}</ul>
   </section>`;
 }
+
+/** @param {WorkerState} worker */
+const rank = ({ status }) => (status === "offline" ? 0 : 1);
 
 /** @param {{ worker: WorkerState }} props */
 function Worker({ worker: { id, url, kind, services, load, last_heartbeat, status } }) {

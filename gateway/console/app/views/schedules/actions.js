@@ -1,7 +1,7 @@
 /** What whoever may does with a schedule. */
 
 import { html } from "../../../vendor/ui.js";
-import { ask } from "../../parts/dialog.js";
+import { confirmed } from "../../parts/dialog.js";
 import { Text, visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { client, may } from "../../state/session.js";
@@ -26,7 +26,7 @@ export function Actions({ schedule: { name, paused } }) {
 /** @param {string} name */
 async function remove(name) {
   const body = html`<p>Schedule <${Text} value=${name} /> does not fire any more. Its runs stay.</p>`;
-  if (!(await ask({ title: "Delete the schedule?", body, choices: [{ name: "yes", label: "Delete", danger: true }] }))) return;
+  if (!(await confirmed({ title: "Delete the schedule?", body, label: "Delete" }))) return;
   const done = await attempt(async () => {
     await client().schedules.delete(name);
     return true;

@@ -1,9 +1,10 @@
 /** The form that creates a schedule or changes one. Options that it does not show stay as they are. */
 
 import { html, useSignal } from "../../../vendor/ui.js";
+import { Field } from "../../parts/field.js";
 import { Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
-import { client } from "../../state/session.js";
+import { client, live } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 
 const ZONES = Intl.supportedValuesOf("timeZone");
@@ -28,6 +29,10 @@ export function Form({ schedule }) {
       return;
     }
     const name = schedule?.name ?? text("name");
+    if (!schedule && live.schedules.peek().some(([known]) => known === name)) {
+      problem.value = `schedule ${name} exists already: open it to change it`;
+      return;
+    }
     const times = kind.value === "cron" ? { cron: text("cron"), timezone: text("timezone") || "UTC" } : { every: Number(text("every")) };
     const options = {
       ...schedule?.options,
@@ -54,7 +59,7 @@ export function Form({ schedule }) {
       </select>
     </label>
     ${kind.value === "cron"
-      ? html`<${Field} name="cron" label="Cron expression" value=${schedule?.cron} placeholder="0 3 * * *" mono required />
+      ? html`<${Field} name="cron" label="Cron expression" value=${schedule?.cron} placeholder="0 3 * * *" required />
           <${Field} name="timezone" label="Time zone" value=${schedule?.timezone ?? "UTC"} list="zones" />
           <datalist id="zones">${ZONES.map((zone) => html`<option key=${zone} value=${zone} />`)}</datalist>`
       : html`<${Field} name="every" label="Interval in seconds" type="number" value=${schedule?.every ?? 3600} required />`}
@@ -68,7 +73,7 @@ export function Form({ schedule }) {
     </label>
     <${Field} name="missed_limit" label="At most, if all fire" type="number" value=${schedule?.missed_limit ?? 100} />
     <label class="wide"><span>Parameters, as JSON; empty: the draft of the handle</span>
-      <textarea name="params" rows="4" spellcheck=${false} defaultValue=${schedule && schedule.params !== null ? JSON.stringify(schedule.params, null, 2) : ""}></textarea>
+      <textarea name="params" rows="4" spellcheck=${false} defaultValue=${written(schedule?.params)}></textarea>
     </label>
     ${!schedule && html`<label class="check wide"><input type="checkbox" name="paused" /> Create it paused</label>`}
     ${problem.value && html`<p class="error-text wide" role="alert"><${Text} value=${problem.value} /></p>`}
@@ -76,21 +81,5 @@ export function Form({ schedule }) {
   </form>`;
 }
 
-/** @param {{ name: string, label: string, value?: unknown, type?: string, placeholder?: string, list?: string, mono?: boolean, required?: boolean }} props */
-function Field({ name, label, value = "", type = "text", placeholder = "", list, mono = false, required = false }) {
-  return html`<label>
-    <span>${label}</span>
-    <input
-      name=${name}
-      type=${type}
-      step=${type === "number" ? "any" : undefined}
-      defaultValue=${String(value)}
-      placeholder=${placeholder}
-      list=${list}
-      class=${mono ? "mono" : ""}
-      required=${required}
-      spellcheck=${false}
-      autocomplete="off"
-    />
-  </label>`;
-}
+/** Parameters as JSON; without any, the field is empty. @param {unknown} params */
+const written = (params) => (params === undefined || params === null ? "" : JSON.stringify(params, null, 2));

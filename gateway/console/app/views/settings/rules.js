@@ -1,7 +1,8 @@
 /** The lanes with their limits and rules; whoever may, changes them. */
 
 import { html, useSignal } from "../../../vendor/ui.js";
-import { ask } from "../../parts/dialog.js";
+import { confirmed } from "../../parts/dialog.js";
+import { Field } from "../../parts/field.js";
 import { Limit } from "../../parts/limit.js";
 import { Text, visible } from "../../parts/text.js";
 import { client, live, may } from "../../state/session.js";
@@ -44,8 +45,8 @@ function NewLane({ most }) {
   return html`<details>
     <summary>New lane</summary>
     <form class="form" aria-label="New lane" onSubmit=${submit}>
-      <label><span>Name</span><input name="lane" required autocomplete="off" spellcheck=${false} /></label>
-      <label><span>Limit</span><input name="limit" type="number" min="0" defaultValue=${String(most)} required /></label>
+      <${Field} name="lane" label="Name" required />
+      <${Field} name="limit" label="Limit" type="number" value=${most} required />
       <div class="wide"><button class="primary">Create the lane</button></div>
     </form>
   </details>`;
@@ -61,12 +62,18 @@ function Lane({ name, lane: { limit, queued }, rules }) {
       <span class="faint">${limit === null ? "without a limit of its own" : `limit ${limit}`}, ${count === 0 ? "no rules" : summary(rules)}</span>
     </summary>
     ${open.value && may("admin") && html`<${Change} key=${JSON.stringify(rules)} name=${name} limit=${limit} rules=${rules} />`}
-    ${open.value && may("operator") && queued > 0 && html`<button class="danger" onClick=${() => clear(name, queued)}>Cancel ${queued.toLocaleString()} queued</button>`}
+    ${open.value &&
+    may("operator") &&
+    queued > 0 &&
+    html`<button class="danger" onClick=${() => clear(name, queued)}>Cancel ${queued.toLocaleString()} queued</button>`}
   </details>`;
 }
 
 /** @param {LaneRules} rules */
-const summary = (rules) => visible(Object.entries(rules).map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : value}`).join(", "));
+function summary(rules) {
+  const written = (/** @type {unknown} */ value) => (typeof value === "object" ? JSON.stringify(value) : value);
+  return visible(Object.entries(rules).map(([name, value]) => `${name}=${written(value)}`).join(", "));
+}
 
 /** @param {{ name: string, limit: number | null, rules: LaneRules }} props */
 function Change({ name, limit, rules }) {
@@ -104,14 +111,6 @@ function Change({ name, limit, rules }) {
       ${problem.value && html`<p class="error-text wide" role="alert"><${Text} value=${problem.value} /></p>`}
       <div class="wide"><button class="primary">Save the rules</button></div>
     </form>`;
-}
-
-/** @param {{ name: string, label: string, value?: unknown, type?: string, placeholder?: string }} props */
-function Field({ name, label, value = "", type = "text", placeholder = "" }) {
-  return html`<label>
-    <span>${label}</span>
-    <input name=${name} type=${type} defaultValue=${String(value)} placeholder=${placeholder} spellcheck=${false} autocomplete="off" />
-  </label>`;
 }
 
 const FIELDS = ["fair_by", "weights", "limit_per_key", "rate", "burst", "rate_per", "priority"];
@@ -152,7 +151,7 @@ function weights(text) {
 /** @param {string} lane @param {number} queued */
 async function clear(lane, queued) {
   const body = html`<p>The ${queued.toLocaleString()} queued runs of lane <${Text} value=${lane} /> are cancelled.</p>`;
-  if (await ask({ title: "Cancel the queued runs?", body, choices: [{ name: "yes", label: "Cancel them", danger: true }] })) {
+  if (await confirmed({ title: "Cancel the queued runs?", body, label: "Cancel them" })) {
     await attempt(() => client().clearLane(lane), (count) => `${count} runs cancelled`);
   }
 }

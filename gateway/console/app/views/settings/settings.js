@@ -1,7 +1,7 @@
 /** The settings: the engine's limits and lanes, draining and reset, and those of this browser. */
 
 import { html } from "../../../vendor/ui.js";
-import { ask } from "../../parts/dialog.js";
+import { confirmed } from "../../parts/dialog.js";
 import { Limit } from "../../parts/limit.js";
 import { Text } from "../../parts/text.js";
 import { caller, client, live, may, role } from "../../state/session.js";
@@ -28,16 +28,17 @@ export function Settings() {
 
 /** @param {{ engine: import("../../../greenroom.js").EngineState }} props */
 function Engine({ engine: { max_concurrent: limit, draining } }) {
+  const setLimit = (/** @type {number} */ next) => client().setMaxConcurrent(next);
   const drain = async () => {
     const body = html`<p>The engine accepts no new runs. Those that it has continue.</p>`;
-    if (await ask({ title: "Drain the engine?", body, choices: [{ name: "yes", label: "Drain", danger: true }] })) {
+    if (await confirmed({ title: "Drain the engine?", body, label: "Drain" })) {
       await attempt(() => client().drain(), "the engine is draining");
     }
   };
   return html`<section class="card" aria-labelledby="engine-title">
     <h2 id="engine-title">Engine</h2>
     <dl class="about">
-      <div><dt>global limit</dt><dd><${Limit} label="the global limit" value=${limit} set=${(/** @type {number} */ next) => client().setMaxConcurrent(next)} /></dd></div>
+      <div><dt>global limit</dt><dd><${Limit} label="the global limit" value=${limit} set=${setLimit} /></dd></div>
       <div><dt>new runs</dt><dd>${draining ? html`<span class="state draining">draining</span> refused` : "accepted"}</dd></div>
     </dl>
     ${may("admin") &&
@@ -55,7 +56,7 @@ async function reset() {
     Bodies that ignored their cancellation lose their slots, so that other runs start. These bodies continue to execute
     without a slot until they end.
   </p>`;
-  if (await ask({ title: "Reset the lanes?", body, choices: [{ name: "yes", label: "Reset", danger: true }] })) {
+  if (await confirmed({ title: "Reset the lanes?", body, label: "Reset" })) {
     await attempt(() => client().resetLanes(), "the lanes are reset");
   }
 }
@@ -64,9 +65,17 @@ async function reset() {
 function Session() {
   return html`<section class="card" aria-labelledby="session-title">
     <h2 id="session-title">Token</h2>
-    <p>${caller.value ? html`<${Text} value=${caller.value} />, with the role ` : "The server requires no token. Your role is "}<strong>${role.value}</strong>.</p>
+    <p>
+      ${caller.value ? html`<${Text} value=${caller.value} />, with the role ` : "The server requires no token. Your role is "}
+      <strong>${role.value}</strong>.
+    </p>
     <dl class="about">
-      ${Object.entries(ROLES).map(([name, what]) => html`<div key=${name}><dt>${name === role.value ? html`<strong>${name}</strong>` : name}</dt><dd>${what}</dd></div>`)}
+      ${Object.entries(ROLES).map(
+        ([name, what]) => html`<div key=${name}>
+          <dt>${name === role.value ? html`<strong>${name}</strong>` : name}</dt>
+          <dd>${what}</dd>
+        </div>`,
+      )}
     </dl>
   </section>`;
 }
