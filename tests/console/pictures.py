@@ -47,6 +47,14 @@ async def work(engine: Engine) -> None:
         params = {"url": f"https://example.org/{number}", "pages": 60}
         await engine.submit("mirror", handle=f"account-{number}", params=params, tags={"team": "web"})
     await engine.submit("publish", handle="example.org", params={})
+    site = {"url": "https://example.org", "pages": 60}
+    for name, times in (
+        ("nightly mirror", {"cron": "0 3 * * *", "timezone": "Europe/Berlin"}),
+        ("prices", {"every": 600}),
+        ("weekly check", {"cron": "30 8 * * MON", "timezone": "Asia/Tokyo", "paused": True}),
+    ):
+        await engine.schedules.put(name, job="mirror", params=site, **times)
+    await engine.schedules.put("often", job="mail", params={"number": 1}, every=5)
     number = 0
     while True:
         number += 1
@@ -60,6 +68,7 @@ async def take(tab: Tab, url: str, engine: Engine) -> None:
         ("overview", "", "light"),
         ("runs", "runs", "light"),
         ("run", f"runs/{run.id}", "dark"),
+        ("schedules", "schedules", "light"),
     ):
         await tab.resize(1200, 750, scheme)
         await tab.open(f"{url}/{address}")
