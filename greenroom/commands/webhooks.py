@@ -66,13 +66,7 @@ def redeliver(server: Server, ids: tuple[str, ...], all_: bool) -> None:
       greenroom webhooks redeliver 5c0f3f0e7e3d4a1f9b1f6f2f8f9d7a10
       greenroom webhooks redeliver --all
     """
-    _check(ids, all_)
-
-    async def talk(client: Client) -> list[Webhook]:
-        chosen = [webhook.id for webhook in await _all_dead(client)] if all_ else ids
-        return [await client.webhooks.redeliver(id) for id in chosen]
-
-    _report(server, server.ask(talk), "is delivered again")
+    _change_each(server, ids, all_, lambda client, id: client.webhooks.redeliver(id), "is delivered again")
 
 
 @webhooks.command()
@@ -87,13 +81,7 @@ def drop(server: Server, ids: tuple[str, ...], all_: bool) -> None:
       greenroom webhooks drop 5c0f3f0e7e3d4a1f9b1f6f2f8f9d7a10
       greenroom webhooks drop --all
     """
-    _check(ids, all_)
-
-    async def talk(client: Client) -> list[Webhook]:
-        chosen = [webhook.id for webhook in await _all_dead(client)] if all_ else ids
-        return [await client.webhooks.drop(id) for id in chosen]
-
-    _report(server, server.ask(talk), "is dropped")
+    _change_each(server, ids, all_, lambda client, id: client.webhooks.drop(id), "is dropped")
 
 
 async def _all_dead(client: Client) -> list[Webhook]:
@@ -122,13 +110,22 @@ def _times_of(webhook: Webhook, failing: bool) -> tuple[str, ...]:
     return tuple("" if time is None else moment(time) for time in times)
 
 
-def _check(ids: tuple[str, ...], all_: bool) -> None:
+def _change_each(
+    server: Server,
+    ids: tuple[str, ...],
+    all_: bool,
+    change: Callable[[Client, str], Awaitable[Webhook]],
+    what: str,
+) -> None:
+    """Change the named webhooks, or all dead ones, and print what has happened to each."""
     if bool(ids) == all_:
         raise click.UsageError("name webhooks by their ids, or all dead ones with --all")
 
+    async def talk(client: Client) -> list[Webhook]:
+        chosen = [webhook.id for webhook in await _all_dead(client)] if all_ else ids
+        return [await change(client, id) for id in chosen]
 
-def _report(server: Server, changed: list[Webhook], what: str) -> None:
-    for webhook in changed:
+    for webhook in server.ask(talk):
         if server.as_json:
             echo_json(webhook)
         else:

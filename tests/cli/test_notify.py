@@ -5,33 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import trio
-from click.testing import Result
 
 from greenroom import Jobs, Run, open_engine
-from greenroom.cli import main
 from greenroom.gateway import GatewayConfig, open_gateway
 from greenroom.protocol.notify import Notify
 from greenroom.protocol.webhooks import webhook_id
-from tests.cli.runner import runner
+from tests.cli.at_server import Silent, greenroom
 from tests.webhooks.receiving import SECRET, URL
 
 PATIENCE = 60.0
 TYPES = ("run_log", "interrupt_opened")
 OPTIONS = ("--notify", URL, "--notify-type", TYPES[0], "--notify-type", TYPES[1])
-
-
-class Silent:
-    """A receiver that does not respond, so that the engine changes nothing during the test."""
-
-    async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-        await trio.sleep_forever()
-        raise AssertionError
-
-
-async def greenroom(*arguments: str, code: int = 0) -> Result:
-    result = await trio.to_thread.run_sync(runner().invoke, main, arguments)
-    assert result.exit_code == code, result.output
-    return result
 
 
 async def test_the_types_to_deliver_are_given_on_the_command_line():

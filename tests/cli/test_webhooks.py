@@ -6,32 +6,16 @@ import json
 from typing import Any
 
 import trio
-from click.testing import Result
 
 from greenroom import Jobs, Run, open_engine
 from greenroom.actors.journal.change import Change
-from greenroom.cli import main
 from greenroom.gateway import GatewayConfig, open_gateway
 from greenroom.persistence.webhooks import WebhookFailed
 from greenroom.protocol.webhooks import webhook_id
-from tests.cli.runner import runner
+from tests.cli.at_server import Silent, greenroom
 
 PATIENCE = 60.0
 URL = "https://hooks.example.org/"
-
-
-class Silent:
-    """A receiver that does not respond, so that the engine changes nothing during the test."""
-
-    async def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-        await trio.sleep_forever()
-        raise AssertionError
-
-
-async def greenroom(*arguments: str, code: int = 0) -> Result:
-    result = await trio.to_thread.run_sync(runner().invoke, main, arguments)
-    assert result.exit_code == code, result.output
-    return result
 
 
 async def test_dead_webhooks_are_listed_redelivered_and_dropped():

@@ -78,14 +78,7 @@ class _Play:
         await pause(random)
 
     async def _start(self) -> None:
-        while not self._server.running:
-            if self._server.starting:
-                await trio.sleep(1)
-                continue
-            try:
-                await self._server.start()
-            except GreenroomError:  # the disk failed
-                await trio.sleep(1)
+        await self._server.start_again()
 
     # Calls.
 

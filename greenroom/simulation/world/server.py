@@ -126,6 +126,17 @@ class Server:
             raise ConnectionRefusedError(f"{self.name} is down")
         links.accept(line)
 
+    async def start_again(self) -> None:
+        """Start the engine until it is up, also if its disk fails meanwhile."""
+        while not self.running:
+            if self.starting:
+                await trio.sleep(1)
+                continue
+            try:
+                await self.start()
+            except GreenroomError:  # the disk failed
+                await trio.sleep(1)
+
     async def start(self, **options: Any) -> None:
         """Start the engine on what the disk contains, and return when it is up.
 
