@@ -267,8 +267,7 @@ async def play(
         for number in range(1, rounds + 1):
             await chaos.do(number)
         load.paused = True
-        await until(lambda: load.acknowledged_runs <= story.ends.keys(), "all acknowledged runs end", 120)
-        await until(lambda: story.ends.keys() == story.created.keys(), "all runs end", 120)
+        await _all_end(made, story, load)
         await _check_the_end(made, story, load, followers)
         await told.compare(store, story.state.seq)
         counts = check_marks(story, list(read(made.marks)), made.pauses, executor_ttl / 15 + _SLOW)
@@ -293,6 +292,23 @@ async def _use(url: str, load: Load, name: str, talks: bool, task_status: trio.T
         nursery.start_soon(load.submit_for_ever, client, name)
         if talks:
             nursery.start_soon(load.talk_for_ever, client)
+
+
+async def _all_end(made: World, story: ClusterStory, load: Load) -> None:
+    """Wait until all runs have ended. If some do not, the error tells what each node knows of them."""
+    with trio.move_on_after(120):
+        await until(lambda: load.acknowledged_runs <= story.created.keys() == story.ends.keys(), "all end", 300)
+        return
+    left = (load.acknowledged_runs | story.created.keys()) - story.ends.keys()
+    told = {run: story.state.runs.get(run) for run in left}
+    for node in made.nodes:
+        async with connect(node.url, patience=10) as client:
+            snapshot = await client.snapshot()
+            known = {run: snapshot.runs.get(run) for run in left}
+            assert not left, (
+                f"runs have not ended; {node.name} knows {known} and {snapshot.executors} in event "
+                f"{snapshot.seq}; clients were told {told} up to event {story.state.seq}"
+            )
 
 
 async def _is_idle(client: Client) -> bool:
