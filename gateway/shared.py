@@ -99,6 +99,7 @@ class Shared:
                 "idle_timeout": limits.idle_timeout,
             },
             role=caller.role,
+            name=caller.name if self.access.asks_for_tokens else None,
         )
 
     def narrowed(self, filter: Filter | None, caller: Caller | None) -> Filter | None:

@@ -215,14 +215,25 @@ class MemoryStore:
         return Found(found)
 
     async def history(
-        self, run: str, after: int = 0, limit: int | None = None, types: Sequence[str] | None = None
+        self,
+        run: str,
+        after: int = 0,
+        limit: int | None = None,
+        types: Sequence[str] | None = None,
+        before: int | None = None,
     ) -> list[Event]:
         events = self._events.get(run, [])
         start = bisect_right(events, after, key=attrgetter("seq"))
+        end = len(events) if before is None else bisect_left(events, before, key=attrgetter("seq"))
         if types is None:
-            return events[start : None if limit is None else start + limit]
-        wanted = (event for event in islice(events, start, None) if event.type in types)
-        return list(islice(wanted, limit))
+            if before is not None and limit is not None:
+                return events[max(start, end - limit) : end]
+            return events[start : end if limit is None else min(end, start + limit)]
+        if before is None:
+            wanted = (event for event in islice(events, start, end) if event.type in types)
+            return list(islice(wanted, limit))
+        last = (event for event in reversed(events[start:end]) if event.type in types)
+        return list(islice(last, limit))[::-1]
 
     async def events(self, after: int, limit: int) -> list[Event]:
         sequences = (*self._events.values(), self._others)

@@ -195,11 +195,13 @@ class History(CommandBase, frozen=True, kw_only=True, tag="history"):
     """Get a page of the events of a run, or of the active run of a handle.
 
     The page contains at most `limit` (1000) events after the seq `after`. If there are more, the reply
-    contains `next`, the `after` of the next page.
+    contains `next`, the `after` of the next page. With `before`, the page contains the last events before
+    that seq, and `next` is the `before` of the page that precedes it.
     """
 
     run_id: str
     after: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    before: Annotated[int, msgspec.Meta(ge=0)] | None = None
     limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
@@ -434,14 +436,16 @@ class ServerBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The base of every message of the server: its type."""
 
 
-class Welcome(ServerBase, frozen=True, kw_only=True, tag="welcome"):
-    """The first message of the server: its epoch and seq, its limits, and the client's role."""
+class Welcome(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="welcome"):
+    """The first message of the server: its epoch and seq, its limits, and the client's role. `name` is that
+    of the client's token; absent if the server requires none."""
 
     epoch: str
     seq: int
     server: str
     limits: dict[str, int | float]
     role: str
+    name: str | None = None
 
 
 class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):

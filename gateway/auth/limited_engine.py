@@ -79,9 +79,11 @@ class LimitedEngine(_Denied):
             raise unknown
         return run
 
-    async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
+    async def history_page(
+        self, run_id: str, after: int, limit: int, before: int | None = None
+    ) -> tuple[list[Event], int | None]:
         run = await self.get_run(run_id)
-        return await self._engine.history_page(run.id, after, limit)
+        return await self._engine.history_page(run.id, after, limit, before)
 
     async def cancel(self, run_id: str, files: FilesFate = "keep", *, by: str = "app") -> RunRecord:
         run = await self.get_run(run_id)

@@ -317,7 +317,9 @@ class RunEngine(Protocol):
         self, *, limit: int = 100, before: str | None = None, **filter: Unpack[RunFilterKeywords]
     ) -> list[RunRecord]: ...
 
-    async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]: ...
+    async def history(
+        self, run_id: str, *, after: int = 0, before: int | None = None, limit: int | None = None
+    ) -> list[Event]: ...
 
     def events(
         self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None

@@ -127,7 +127,8 @@ _PAGE = 1000
 
 async def _history(context: Context, command: wire.History) -> Fields:
     limit = _PAGE if command.limit is None else command.limit
-    events, next = await context.engine.history_page(command.run_id, command.after or 0, limit)
+    after, before = command.after or 0, command.before
+    events, next = await context.engine.history_page(command.run_id, after, limit, before)
     return {"events": events} if next is None else {"events": events, "next": next}
 
 

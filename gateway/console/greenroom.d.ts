@@ -119,6 +119,8 @@ export class Client<State extends Projection | null = Projection> {
   readonly state: State;
   /** The role of the token. */
   readonly role: Role;
+  /** The name of the token; null if the gateway requires none. */
+  readonly name: string | null;
   /** Flows and their runs. */
   readonly flows: Flows;
   /** Workers. A program can be a worker with `register`, `poll` and `complete`. */
@@ -529,6 +531,8 @@ export interface ListRunsOptions extends RunFilter {
 export interface HistoryOptions {
   /** Only events with a higher `seq`. */
   after?: number;
+  /** Only events with a lower `seq`, and of these the last `limit` ones. */
+  before?: number | null;
   limit?: number;
 }
 
@@ -642,6 +646,31 @@ export class Projection {
   apply(event: GreenroomEvent): void;
   /** The whole state as of `seq`, equal to the engine's snapshot. */
   snapshot(): Snapshot;
+  /** The rules of a lane; without any, an empty object. */
+  rules(lane: string): LaneRules;
+  /** The numbers of runs as of `seq`: without lists, so it takes constant time per lane. */
+  counts(): Counts;
+  /** A handle as in a snapshot, or null. */
+  handle(name: string): HandleState | null;
+  /** The names of the handles of a snapshot, in no order that means anything. */
+  handleNames(): IterableIterator<string>;
+}
+
+/** The numbers of a snapshot. `runs` are those of the pending runs by status; a status without runs is absent. */
+export interface Counts {
+  seq: number;
+  engine: EngineState;
+  lanes: { [lane: string]: LaneCounts };
+  runs: { [status in RunStatus]?: number };
+}
+
+/** The numbers of a lane: slots in use, and runs queued in it. */
+export interface LaneCounts {
+  limit: number | null;
+  generation: number;
+  executing: number;
+  queued: number;
+  paused: boolean;
 }
 
 export type EventType = GreenroomEvent["type"];

@@ -181,6 +181,7 @@ const isOfSchedule = (event) => event.type.startsWith("schedule_");
 export class Projection {
   #queued = 0;
   #executing = 0;
+  #pending = new Map(); // the number of runs by status
   #ended = new Set();
   #lanes = new Map();
   #handles = new Map();
@@ -219,7 +220,7 @@ export class Projection {
       if (hasEnded(run)) {
         this.#ended.add(run.id);
         if (isGiven(run.place)) this.#handles.get(run.handle).lastEnded = run.id;
-      }
+      } else this.#count(run.status, 1);
     }
   }
 
@@ -294,12 +295,7 @@ export class Projection {
     return {
       epoch: this.epoch,
       seq: this.seq,
-      engine: {
-        max_concurrent: this.maxConcurrent,
-        executing: this.#executing,
-        queued: this.#queued,
-        draining: this.draining,
-      },
+      engine: this.#engine(),
       lanes: mapped(this.#lanes, (lane) => ({
         limit: lane.limit,
         generation: lane.generation,
@@ -308,13 +304,7 @@ export class Projection {
         ...(lane.paused && { paused: true }),
         ...(Object.keys(lane.rules).length > 0 && { rules: lane.rules }),
       })),
-      handles: mapped(this.#handles, (handle) => ({
-        status: handle.status,
-        locked: handle.active !== null,
-        active_run: handle.active,
-        waiting: [...handle.waiting],
-        params: handle.params,
-      })),
+      handles: mapped(this.#handles, handleState),
       interrupts: Object.fromEntries(this.interrupts),
       runs: Object.fromEntries([...pending, ...ended]),
       executors: Object.fromEntries(this.executors),
@@ -322,8 +312,57 @@ export class Projection {
     };
   }
 
+  /** The rules of a lane; without any, an empty object. */
+  rules(lane) {
+    return this.#lanes.get(lane)?.rules ?? {};
+  }
+
+  /** The numbers of runs as of `seq`: without lists, so it takes constant time per lane. */
+  counts() {
+    return {
+      seq: this.seq,
+      engine: this.#engine(),
+      lanes: mapped(this.#lanes, (lane) => ({
+        limit: lane.limit,
+        generation: lane.generation,
+        executing: lane.executing.size,
+        queued: lane.queued.size,
+        paused: lane.paused,
+      })),
+      runs: Object.fromEntries(this.#pending),
+    };
+  }
+
+  /** A handle as in a snapshot, or null. */
+  handle(name) {
+    const handle = this.#handles.get(name);
+    return handle === undefined ? null : handleState(handle);
+  }
+
+  /** The names of the handles of a snapshot, in no order that means anything. */
+  handleNames() {
+    return this.#handles.keys();
+  }
+
+  #engine() {
+    return {
+      max_concurrent: this.maxConcurrent,
+      executing: this.#executing,
+      queued: this.#queued,
+      draining: this.draining,
+    };
+  }
+
+  #count(status, change) {
+    const number = (this.#pending.get(status) ?? 0) + change;
+    if (number > 0) this.#pending.set(status, number);
+    else this.#pending.delete(status);
+  }
+
   #transition(event) {
     const { run: id, from: before, to } = event;
+    if (before !== null) this.#count(before, -1);
+    if (!ENDED.has(to)) this.#count(to, 1);
     const handle = this.#handle(event.handle);
     const lane = this.#lane(event.lane);
     if (before === null) {
@@ -434,6 +473,13 @@ const newLane = (limit, generation = 0) => ({
   runs: 0,
 });
 const newHandle = () => ({ status: "Idle", active: null, waiting: [], params: null, runs: 0, lastEnded: null });
+const handleState = (handle) => ({
+  status: handle.status,
+  locked: handle.active !== null,
+  active_run: handle.active,
+  waiting: [...handle.waiting],
+  params: handle.params,
+});
 const mapped = (map, change) => Object.fromEntries([...map].map(([name, value]) => [name, change(value)]));
 
 function wait(handle, event) {
@@ -770,6 +816,8 @@ export class Client {
   state = null;
   /** The role of the token. */
   role = null;
+  /** The name of the token; null if the gateway requires none. */
+  name = null;
 
   /** Flows and their runs, as `engine.flows` in Python. */
   flows = {
@@ -1134,18 +1182,25 @@ export class Client {
     return reply.runs ?? [];
   }
 
-  /** The events of a run after `after`, at most `limit`; without a limit all of them, fetched in pages. */
+  /**
+   * The events of a run after `after`, at most `limit`; without a limit all of them, fetched in pages. With `before`,
+   * the last events before that `seq`.
+   */
   async history(runId, options = {}) {
-    const { after = 0, limit = Infinity } = read("history", options, ["after", "limit"]);
-    const events = [];
-    let next = after;
-    while (next !== undefined && events.length < limit) {
-      const page = { after: next, limit: Math.min(1000, limit - events.length) };
+    const { after = 0, before, limit = Infinity } = read("history", options, ["after", "before", "limit"]);
+    const backwards = isGiven(before);
+    const pages = [];
+    let next = backwards ? before : after;
+    let left = limit;
+    while (next !== undefined && left > 0) {
+      const range = backwards ? { after, before: next } : { after: next };
+      const page = { ...range, limit: Math.min(1000, left) };
       const reply = await this.#ask({ ...page, type: "history", run_id: runId }, true);
-      events.push(...(reply.events ?? []));
+      pages.push(reply.events ?? []);
+      left -= pages.at(-1).length;
       next = reply.next;
     }
-    return events;
+    return (backwards ? pages.reverse() : pages).flat();
   }
 
   /** The engine's snapshot, as of now. */
@@ -1548,6 +1603,7 @@ export class Client {
   #welcomed(welcome) {
     this.#welcome = welcome;
     this.role = welcome.role;
+    this.name = welcome.name ?? null;
     const waiting = [...this.#calls.values()];
     if (this.#follow) {
       const subscribe = { ...this.#subscription(this.#received), id: this.#number++ };

@@ -147,8 +147,9 @@ def _bulk(kind: str) -> dict[str, Json]:
 _SERVICES: Json = {"type": "array", "items": NAME, "minItems": 1, "maxItems": MAX_SERVICES}
 
 _SELECTING: dict[str, Json] = {"handle": TEXT, "lane": TEXT, "job": TEXT}
+_SEQ: Json = {"type": "integer", "minimum": 0, "maximum": HIGHEST_SEQ}
 _FIELDS: dict[str, Json] = {
-    "after": {"type": "integer", "minimum": 0, "maximum": HIGHEST_SEQ},
+    "after": _SEQ,
     "before": TEXT,
     "data": VALUE,
     "delay": {"type": "number", "minimum": 0, "maximum": LATEST, "description": "Seconds from now."},
@@ -222,6 +223,7 @@ _OF_COMMANDS: dict[type[msgspec.Struct], dict[str, Json]] = {
     wire.SetMaxConcurrent: {"limit": LIMIT},
     wire.SetLane: {"rules": {"type": "object", "properties": _RULES, "additionalProperties": False}},
     wire.ListRuns: {**_SELECTING, "status": _STATUSES},
+    wire.History: {"before": _SEQ},
     wire.CancelMany: _bulk("cancel_many"),
     wire.RerunMany: _bulk("rerun_many"),
     wire.RetryMany: _bulk("retry_many"),

@@ -19,7 +19,7 @@ from ..limits import Rate
 from ..shared import Shared
 from .head import BadRequest, Request, Requests
 from .responses import Response, fault, header_list, refusal
-from .routes import Call, Route, find, has_error_field
+from .routes import Call, Route, has_error_field, offered
 
 logger = logging.getLogger("greenroom.gateway")
 
@@ -150,10 +150,9 @@ class Http:
         if request.method == "OPTIONS" and request.path in ("*", "/"):  # a proxy's health check
             return Response(204, headers=(("Allow", "GET, HEAD, OPTIONS, POST, PUT"),))
         try:
-            segments = request.segments
+            methods = offered(request, shared.config)
         except UnicodeDecodeError:
             raise BadRequest(400, "path must be UTF-8") from None
-        methods = find(segments)
         allow = ("Allow", ", ".join(sorted({*methods, "OPTIONS"})))
         if request.method == "OPTIONS":
             return Response(204, headers=(allow,))

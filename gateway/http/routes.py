@@ -24,12 +24,14 @@ from ...protocol.values import shown
 from ..auth.tokens import Caller, Role
 from ..commands.entries import Entry
 from ..commands.table import TABLE
+from ..config import GatewayConfig
 from ..limits import Rate, check_rate_of_runs
 from ..shared import Shared
 from ..stream.receivers import of_lane
 from ..tasks.calls import TABLE as TASK_CALLS
 from ..tasks.calls import TaskCall
 from ..tasks.input import NewTask, read
+from . import console
 from .head import Request
 from .javascript import FILES, client_file
 from .metrics import CONTENT_TYPE
@@ -72,6 +74,10 @@ class Route:
         if self.workers and caller.role is Role.WORKER:
             return True
         return self.role is None or caller.role.permits(self.role)
+
+
+Methods = dict[str, tuple[Route, dict[str, str]]]
+"""The methods of a path, each with the values of the names in it."""
 
 
 async def _command(entry: Entry, call: Call) -> Response:
@@ -290,6 +296,18 @@ async def _client_file(name: str, call: Call) -> Response:
     return client_file(call.request, name)
 
 
+async def _console(call: Call) -> Response:
+    """The page of the web console, or a file that it loads."""
+    segments = call.request.segments
+    is_handshake = "sec-websocket-key" in call.request.headers  # a proxy has removed its upgrade
+    if call.shared.config.console and not is_handshake:
+        await console.load()
+        found = console.find(segments)
+        if found is not None:
+            return console.response(found, call.request)
+    raise _not_found(segments)
+
+
 def _table() -> dict[tuple[str, ...], dict[str, Route]]:
     table: dict[tuple[str, ...], dict[str, Route]] = {}
 
@@ -325,6 +343,10 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
 
 _TABLE = _table()
 
+_CONSOLE = Route(None, _console)
+
+_PAGE: Methods = {method: (_CONSOLE, {}) for method in ("GET", "HEAD")}
+
 _DOCUMENTS: dict[str, bytes] = {}
 """The generated documents, cached after the first request."""
 
@@ -345,20 +367,34 @@ def paths() -> Iterator[tuple[str, str]]:
                 yield method, "/" + "/".join(segments)
 
 
-def find(segments: tuple[str, ...]) -> dict[str, tuple[Route, dict[str, str]]]:
+def offered(request: Request, config: GatewayConfig) -> Methods:
+    """The methods of the request's path: those of the console's page for a person who visits a view."""
+    if config.console and console.is_visited(request):
+        return _PAGE
+    return find(request.segments)
+
+
+def find(segments: tuple[str, ...]) -> Methods:
     """The methods of a path, each with the values of the names in it. A path without names comes first, as in
     OpenAPI. Raises `NotFound`."""
     if segments in _TABLE:
         return {method: (route, {}) for method, route in _TABLE[segments].items()}
-    methods: dict[str, tuple[Route, dict[str, str]]] = {}
-    for template, offered in _TABLE.items():
+    methods: Methods = {}
+    for template, routes in _TABLE.items():
         names = _match(template, segments)
         if names is not None:
-            for method, route in offered.items():
+            for method, route in routes.items():
                 methods.setdefault(method, (route, names))
+    if console.is_address(segments):
+        for method in ("GET", "HEAD"):
+            methods.setdefault(method, (_CONSOLE, {}))
     if not methods:
-        raise NotFound(f"path /{'/'.join(segments)} not found", value="/".join(segments)[:200])
+        raise _not_found(segments)
     return methods
+
+
+def _not_found(segments: tuple[str, ...]) -> NotFound:
+    return NotFound(f"path /{'/'.join(segments)} not found", value="/".join(segments)[:200])
 
 
 def _match(template: tuple[str, ...], segments: tuple[str, ...]) -> dict[str, str] | None:

@@ -683,7 +683,11 @@ async def test_history_has_pages(engine: RunEngine):
         pages.append(await engine.history(ticket.id, after=pages[-1][-1].seq, limit=100))
     assert [len(page) for page in pages] == [100, 100, 53, 0]
     assert [event for page in pages for event in page] == events
-    for wrong in ({"limit": 0}, {"limit": 1001}, {"after": -1}):
+    assert await engine.history(ticket.id, before=events[-1].seq + 1) == events
+    assert await engine.history(ticket.id, before=events[200].seq, limit=30) == events[170:200]
+    assert await engine.history(ticket.id, after=events[190].seq, before=events[200].seq) == events[191:200]
+    assert await engine.history(ticket.id, before=0) == []
+    for wrong in ({"limit": 0}, {"limit": 1001}, {"after": -1}, {"before": -1}, {"before": "1"}):
         with pytest.raises(errors.Invalid):
             await engine.history(ticket.id, **wrong)
 

@@ -41,6 +41,7 @@ READS: dict[str, Callable[[Connection], object]] = {
     ),
     "runs of flows that failed": lambda connection: read_flow_runs(connection, FlowRunQuery(status=FAILED)),
     "a history": lambda connection: read_history(connection, "r1", 0, 10),
+    "the end of a history": lambda connection: read_history(connection, "r1", 0, 10, before=99),
 }
 
 

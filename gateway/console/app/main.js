@@ -1,0 +1,12 @@
+/** The console begins here. */
+
+import { html, render } from "../vendor/ui.js";
+import { Shell } from "./shell.js";
+import { followLinks } from "./state/address.js";
+import { listenToKeys } from "./state/keys.js";
+import { start } from "./state/session.js";
+
+followLinks();
+listenToKeys();
+render(html`<${Shell} />`, /** @type {Element} */ (document.getElementById("app")));
+start();

@@ -1,0 +1,77 @@
+/** Small parts that all views use: links, statuses, times, tags and progress. */
+
+import { html } from "../../vendor/ui.js";
+import { to } from "../state/address.js";
+import { exact, moment, now, span } from "../state/clock.js";
+import { Text } from "./text.js";
+
+/** @typedef {import("../../greenroom.js").RunRecord} RunRecord */
+
+const SIGNS = {
+  queued: "○",
+  running: "▶",
+  suspended: "⏸",
+  cancelling: "◌",
+  succeeded: "✓",
+  failed: "✕",
+  cancelled: "⊘",
+  timed_out: "⏱",
+  rejected: "⛔",
+};
+
+/** A status, told by its word and a sign, not by color alone. @param {{ status: string }} props */
+export function Status({ status }) {
+  const sign = SIGNS[/** @type {keyof SIGNS} */ (status)] ?? "•";
+  return html`<span class="status ${status}"><span aria-hidden="true">${sign}</span>${status.replace("_", " ")}</span>`;
+}
+
+/** @param {{ id: string, short?: boolean }} props */
+export function RunLink({ id, short = false }) {
+  return html`<a class="mono" href=${to("runs", [id])} title=${id}>${short ? `…${id.slice(-8)}` : id}</a>`;
+}
+
+/** @param {{ name: string }} props */
+export function HandleLink({ name }) {
+  return html`<a href=${to("handles", [name])}><${Text} value=${name} /></a>`;
+}
+
+/** A list of runs with a filter. @param {{ query: Record<string, string>, value: string }} props */
+export function FilterLink({ query, value }) {
+  return html`<a href=${to("runs", [], query)}><${Text} value=${value} /></a>`;
+}
+
+/** A local time; the exact one appears on hover. @param {{ at: number | null }} props */
+export function Moment({ at }) {
+  if (at === null) return html`<span class="faint">–</span>`;
+  return html`<time datetime=${exact(at)} title=${exact(at)}>${moment(at)}</time>`;
+}
+
+/** The time since `from`, which moves until there is a `to`. @param {{ from: number | null, to?: number | null }} props */
+export function Elapsed({ from, to = null }) {
+  if (from === null) return html`<span class="faint">–</span>`;
+  const until = to ?? now.value;
+  return html`<span class="number" title=${`since ${exact(from)}`}>${span(until - from)}</span>`;
+}
+
+/** @param {{ tags: Record<string, string> }} props */
+export function Tags({ tags }) {
+  return Object.entries(tags).map(
+    ([name, value]) => html`<a key=${name} class="tag" href=${to("runs", [], { tag: `${name}=${value}` })}>
+      <${Text} value=${`${name}=${value}`} />
+    </a>`,
+  );
+}
+
+/** @param {{ run: RunRecord }} props */
+export function Progress({ run }) {
+  const { done, total } = run.progress ?? {};
+  if (typeof done !== "number") return null;
+  if (typeof total !== "number" || total <= 0) return html`<span class="number">${done}</span>`;
+  return html`<span class="progress">
+    <progress value=${Math.min(done, total)} max=${total} aria-label="progress"></progress>
+    <span class="number">${done} / ${total}</span>
+  </span>`;
+}
+
+/** What stands where there is nothing. @param {{ children?: any }} props */
+export const Nothing = ({ children }) => html`<p class="nothing">${children}</p>`;

@@ -1,0 +1,79 @@
+/**
+ * The address of the page as a signal, and the way to change it. Each view has an address, whose query is the state of
+ * the view that a link should contain, such as filters.
+ *
+ * The root is found from the address of this module, so the console also works below a prefix.
+ */
+
+import { signal } from "../../vendor/ui.js";
+
+/**
+ * @typedef {object} Address
+ * @property {string} view the first part of the path; empty for the overview
+ * @property {string[]} names the other parts, decoded
+ * @property {URLSearchParams} query
+ */
+
+const ROOT = new URL("../../../../", import.meta.url);
+
+/** The URL of the gateway's WebSocket. */
+export const SOCKET = ROOT.href.replace(/^http/, "ws");
+
+/** @type {import("../../vendor/ui.js").Signal<Address>} */
+export const address = signal(read());
+
+/** @returns {Address} */
+function read() {
+  const path = location.pathname.slice(ROOT.pathname.length);
+  const [view = "", ...names] = path.split("/").map(decoded);
+  return { view, names: names.filter(Boolean), query: new URLSearchParams(location.search) };
+}
+
+/** @param {string} part */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/**
+ * The address of a view: `to("runs", [id])`. Parameters without a value are left out.
+ * @param {string} view
+ * @param {string[]} [names]
+ * @param {Record<string, string | string[] | null | undefined>} [query]
+ */
+export function to(view, names = [], query = {}) {
+  const pairs = Object.entries(query).flatMap(([name, value]) =>
+    [value ?? []].flat().filter(Boolean).map((one) => [name, one]),
+  );
+  const search = pairs.length > 0 ? `?${new URLSearchParams(pairs)}` : "";
+  return ROOT.pathname + [view, ...names].map(encodeURIComponent).join("/") + search;
+}
+
+/**
+ * Go to an address. `replace`: without an entry in the history, as for each letter of a filter.
+ * @param {string} href
+ */
+export function go(href, { replace = false } = {}) {
+  if (replace) history.replaceState(null, "", href);
+  else history.pushState(null, "", href);
+  address.value = read();
+}
+
+/** Let links within the console change the address without loading the page again. */
+export function followLinks() {
+  for (const icon of document.querySelectorAll("link[rel=icon]")) {
+    icon.setAttribute("href", /** @type {HTMLLinkElement} */ (icon).href); // browsers read it again at each address
+  }
+  window.addEventListener("popstate", () => (address.value = read()));
+  document.addEventListener("click", (event) => {
+    const link = event.target instanceof Element ? event.target.closest("a") : null;
+    if (!link || event.defaultPrevented || event.button !== 0 || link.target || link.hasAttribute("download")) return;
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    if (link.origin !== location.origin || !link.pathname.startsWith(ROOT.pathname)) return;
+    event.preventDefault();
+    go(link.href);
+  });
+}

@@ -1,0 +1,36 @@
+/** The time now, as a signal that changes every second, and how times and spans are written. */
+
+import { signal } from "../../vendor/ui.js";
+
+const DAY = 86_400;
+
+/** Unix seconds. */
+export const now = signal(Date.now() / 1000);
+setInterval(() => (now.value = Date.now() / 1000), 1000);
+
+const time = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+const dayOfYear = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
+
+/** A local time: with the date only where it is not today's. @param {number} at */
+export function moment(at) {
+  const date = new Date(at * 1000);
+  const today = new Date(now.peek() * 1000);
+  if (date.toDateString() === today.toDateString()) return time.format(date);
+  const format = date.getFullYear() === today.getFullYear() ? day : dayOfYear;
+  return `${format.format(date)}, ${time.format(date)}`;
+}
+
+/** The exact time in UTC. @param {number} at */
+export const exact = (at) => new Date(at * 1000).toISOString();
+
+/** A span of seconds in its two largest units. @param {number} seconds */
+export function span(seconds) {
+  const rounded = Math.max(0, seconds);
+  if (rounded < 1) return `${Math.round(rounded * 1000)} ms`;
+  if (rounded < 10) return `${rounded.toFixed(1)} s`;
+  if (rounded < 60) return `${Math.floor(rounded)} s`;
+  if (rounded < 3600) return `${Math.floor(rounded / 60)} min ${Math.floor(rounded % 60)} s`;
+  if (rounded < DAY) return `${Math.floor(rounded / 3600)} h ${Math.floor((rounded % 3600) / 60)} min`;
+  return `${Math.floor(rounded / DAY)} d ${Math.floor((rounded % DAY) / 3600)} h`;
+}

@@ -1,0 +1,156 @@
+/**
+ * The events as they happen, with a filter that is in the address. The page keeps the latest ones, and, while it is
+ * paused, goes on to receive them without moving what a person reads.
+ */
+
+import { html, useEffect, useMemo, useSignal } from "../../vendor/ui.js";
+import { Moment, Nothing, RunLink } from "../parts/basic.js";
+import { Json } from "../parts/json.js";
+import { Text, visible } from "../parts/text.js";
+import { VirtualList } from "../parts/virtual.js";
+import { go, to } from "../state/address.js";
+import { addShortcuts } from "../state/keys.js";
+import { client, live } from "../state/session.js";
+import { Tail } from "../state/tail.js";
+
+const KEPT = 5_000;
+const HEIGHT = 34;
+const FIELDS = ["type", "handle", "lane", "run"];
+const COMMON = new Set(["seq", "at", "type", "by", "run", "handle", "lane"]);
+const COLUMNS = { gridTemplateColumns: "6rem 7.5rem 11rem 6.5rem minmax(6rem, 1fr) minmax(10rem, 3fr)" };
+const LONGEST = 300;
+
+/** @typedef {import("../../greenroom.js").GreenroomEvent} GreenroomEvent */
+
+/** @param {{ query: URLSearchParams }} props */
+export function Events({ query }) {
+  const tail = useMemo(() => new Tail(KEPT), [String(query)]);
+  const frozen = useSignal(/** @type {Tail | null} */ (null));
+  const missed = useSignal(0);
+  const active = useSignal(0);
+  useEffect(() => {
+    frozen.value = null;
+    return client().onEvent((event) => {
+      if (event.type === "snapshot") return;
+      tail.add(event);
+      if (frozen.peek() !== null) missed.value += 1;
+    }, filterOf(query));
+  }, [tail]);
+  const pause = () => {
+    missed.value = 0;
+    frozen.value = frozen.peek() === null ? tail.copy() : null;
+  };
+  useEffect(() => addShortcuts(keys(() => frozen.peek() ?? tail, active, pause)), [tail]);
+  live.frame.value; // renders again
+  const shown = frozen.value ?? tail;
+  const chosen = shown.rowOf(active.value) >= 0 ? shown.at(shown.rowOf(active.value)) : null;
+  return html`<section class="runs" aria-labelledby="events-title">
+    <div class="title">
+      <h1 id="events-title">Events</h1>
+      <span class="faint number">the latest ${shown.count.toLocaleString()}</span>
+      <button onClick=${pause}>${frozen.value === null ? "Pause" : "Continue"}</button>
+      ${frozen.value !== null && html`<span class="faint number">${missed.value.toLocaleString()} since then</span>`}
+    </div>
+    <${Filters} query=${query} />
+    <${VirtualList}
+      label="Events"
+      count=${shown.count}
+      height=${HEIGHT}
+      keyOf=${(/** @type {number} */ row) => String(shown.at(row).seq)}
+      indexOf=${(/** @type {string} */ key) => shown.rowOf(Number(key))}
+      active=${shown.rowOf(active.value)}
+      head=${head}
+      row=${(/** @type {number} */ row) => html`<${Row} event=${shown.at(row)} active=${active} />`}
+    />
+    ${shown.count === 0 && html`<${Nothing}>Events appear here as they happen.<//>`}
+    ${chosen && html`<section class="card event-detail" aria-labelledby="event-title">
+      <h2 id="event-title">Event ${chosen.seq} <button class="quiet" onClick=${() => (active.value = 0)}>Close</button></h2>
+      <${Json} key=${chosen.seq} value=${chosen} />
+    </section>`}
+  </section>`;
+}
+
+const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${COLUMNS}>
+  ${["Number", "Time", "Event", "Run", "By", "What"].map((title) => html`<span key=${title} role="columnheader">${title}</span>`)}
+</div>`;
+
+/** @param {{ event: GreenroomEvent, active: import("../../vendor/ui.js").Signal<number> }} props */
+function Row({ event, active }) {
+  const run = "run" in event && typeof event.run === "string" ? event.run : null;
+  /** @param {any} click */
+  const choose = (click) => {
+    if (!click.target.closest("a")) active.value = event.seq;
+  };
+  return html`<div class="cells" style=${COLUMNS} onClick=${choose}>
+    <span role="gridcell" class="mono faint">${event.seq}</span>
+    <span role="gridcell"><${Moment} at=${event.at} /></span>
+    <span role="gridcell"><strong>${event.type}</strong></span>
+    <span role="gridcell">${run && html`<${RunLink} id=${run} short />`}</span>
+    <span role="gridcell"><${Text} value=${event.by} /></span>
+    <span role="gridcell" class="mono">${summary(event)}</span>
+  </div>`;
+}
+
+/** @type {WeakMap<GreenroomEvent, string>} */
+const summaries = new WeakMap(); // parameters can be large, and rows render often
+
+/** The fields that only this type of event has, in one line. @param {GreenroomEvent} event */
+function summary(event) {
+  const known = summaries.get(event);
+  if (known !== undefined) return known;
+  const own = Object.entries(event).filter(([name, value]) => !COMMON.has(name) && value !== null);
+  const parts = own.map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
+  const text = visible(parts.join(" ").slice(0, LONGEST));
+  summaries.set(event, text);
+  return text;
+}
+
+/** @param {{ query: URLSearchParams }} props */
+function Filters({ query }) {
+  /** @param {string} name @param {string} value */
+  const set = (name, value) => {
+    const all = Object.fromEntries(FIELDS.map((field) => [field, query.getAll(field)]));
+    go(to("events", [], { ...all, [name]: value.split(/[\s,]+/).filter(Boolean) }), { replace: true });
+  };
+  return html`<form class="filters" aria-label="Filter" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+    <div class="fields">
+      ${FIELDS.map(
+        (name) => html`<label key=${name} class="field">
+          <span>${name}</span>
+          <input
+            value=${query.getAll(name).join(" ")}
+            placeholder=${name === "type" ? "run_log" : ""}
+            onChange=${(/** @type {any} */ event) => set(name, event.currentTarget.value)}
+          />
+        </label>`,
+      )}
+      ${query.size > 0 && html`<a class="button quiet" href=${to("events")}>Clear all</a>`}
+    </div>
+  </form>`;
+}
+
+/**
+ * The filter of the stream. Events without a handle, lane or run, such as those of the engine, pass these.
+ * @param {URLSearchParams} query
+ */
+function filterOf(query) {
+  const pairs = FIELDS.map((name) => [`${name}s`, query.getAll(name)]).filter(([, values]) => values.length > 0);
+  return Object.fromEntries(pairs);
+}
+
+/** @param {() => Tail} shown @param {import("../../vendor/ui.js").Signal<number>} active @param {() => void} pause */
+function keys(shown, active, pause) {
+  /** @param {number} by */
+  const move = (by) => {
+    const tail = shown();
+    if (tail.count === 0) return;
+    const row = tail.rowOf(active.peek()) + by;
+    active.value = tail.at(Math.max(0, Math.min(tail.count - 1, row))).seq;
+  };
+  return [
+    { key: "j", what: "Next event", run: () => move(1) },
+    { key: "k", what: "Previous event", run: () => move(-1) },
+    { key: "p", what: "Pause or continue", run: pause },
+    { key: "Escape", what: "Close the event", run: () => (active.value = 0) },
+  ];
+}

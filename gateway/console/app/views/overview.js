@@ -1,0 +1,71 @@
+/** The overview: what is wrong first, then how much there is, how it moves, who waits, the lanes, and the machines. */
+
+import { html } from "../../vendor/ui.js";
+import { Chart } from "../parts/chart.js";
+import { Interrupts } from "./run/interrupts.js";
+import { Lanes } from "./overview/lanes.js";
+import { Machines } from "./overview/machines.js";
+import { Problems } from "./overview/problems.js";
+import { Queues } from "./overview/queues.js";
+import { to } from "../state/address.js";
+import { now, span } from "../state/clock.js";
+import { live } from "../state/session.js";
+import { FAILED } from "./runs/filter.js";
+import { useWorkers } from "./workers.js";
+
+const SHOWN_INTERRUPTS = 5;
+
+export function Overview() {
+  const workers = useWorkers().value ?? [];
+  const counts = live.counts.value;
+  if (!counts) return null;
+  const { engine, runs } = counts;
+  const open = live.interrupts.value;
+  const waiting = (runs.suspended ?? 0) + (runs.cancelling ?? 0);
+  return html`<section aria-labelledby="overview-title">
+    <div class="title"><h1 id="overview-title">Overview</h1></div>
+    <${Problems} workers=${workers} />
+    <div class="tiles">
+      <${Tile} label="executing" value=${engine.executing} of=${engine.max_concurrent} tone="running" query=${{ status: "running" }} />
+      <${Tile} label="queued" value=${engine.queued} tone="queued" query=${{ status: "queued" }} />
+      <${Tile} label="waiting" value=${waiting} tone="suspended" query=${{ status: ["suspended", "cancelling"] }} />
+      <${Tile}
+        label="failed in the last hour"
+        value=${live.rates.failedInTheLastHour(now.value)}
+        tone="failed"
+        query=${{ status: FAILED }}
+      />
+      <${Tile} label="open interrupts" value=${open.length} tone="asks" view="interrupts" />
+    </div>
+    <${Charts} />
+    ${open.length > 0 &&
+    html`<section aria-labelledby="interrupts-title">
+      <h2 id="interrupts-title">Open interrupts</h2>
+      <${Interrupts} list=${open.slice(0, SHOWN_INTERRUPTS)} linked />
+      ${open.length > SHOWN_INTERRUPTS && html`<p><a href=${to("interrupts")}>and ${open.length - SHOWN_INTERRUPTS} more</a></p>`}
+    </section>`}
+    <${Queues} />
+    <${Lanes} counts=${counts} />
+    <${Machines} workers=${workers} />
+  </section>`;
+}
+
+/** @param {{ label: string, value: number, of?: number, tone: string, view?: string, query?: Record<string, string | string[]> }} props */
+function Tile({ label, value, of, tone, view = "runs", query = {} }) {
+  return html`<a class="tile ${tone} ${value > 0 ? "some" : ""}" href=${to(view, [], query)}>
+    <strong class="number">${value.toLocaleString()}</strong>${of !== undefined && html`<small class="number"> of ${of.toLocaleString()}</small>`}
+    <span>${label}</span>
+  </a>`;
+}
+
+function Charts() {
+  live.frame.value;
+  const series = live.rates.series(now.value);
+  const perSecond = (/** @type {number} */ value) => `${value}/s`;
+  return html`<div class="charts" role="group" aria-label="The last two minutes">
+    <${Chart} label="started" values=${series.map(({ started }) => started)} format=${perSecond} tone="running" />
+    <${Chart} label="ended" values=${series.map(({ ended }) => ended)} format=${perSecond} tone="succeeded" />
+    <${Chart} label="failed" values=${series.map(({ failed }) => failed)} format=${perSecond} tone="failed" />
+    <${Chart} label="longest wait" values=${series.map(({ waited }) => waited)} format=${span} tone="queued" />
+  </div>`;
+}

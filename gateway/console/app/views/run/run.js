@@ -1,0 +1,123 @@
+/** One run: where it stands, what happened to it, what it was given and what it gave. */
+
+import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
+import { Elapsed, FilterLink, HandleLink, Moment, Nothing, Progress, RunLink, Status, Tags } from "../../parts/basic.js";
+import { Json } from "../../parts/json.js";
+import { later } from "../../parts/later.js";
+import { Text } from "../../parts/text.js";
+import { client, live } from "../../state/session.js";
+import { Actions, Message } from "./actions.js";
+import { Earlier, Events, FilteredEvents, Log } from "./events.js";
+import { Interrupts } from "./interrupts.js";
+import { Story } from "./story.js";
+import { Timeline } from "./timeline.js";
+
+/** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
+
+const Walk = later(() => import("../flows/walk.js"), "Walk");
+const BY_RUN = "run:";
+
+/** @param {{ names: string[] }} props */
+export function Run({ names: [id] }) {
+  const fetched = useSignal(/** @type {RunRecord | null} */ (null));
+  const problem = useSignal("");
+  const story = useMemo(() => new Story(id), [id]);
+  useEffect(() => {
+    story.open();
+    return () => story.close();
+  }, [story]);
+  useEffect(() => {
+    if (live.runs.has(id)) return;
+    client()
+      .getRun(id)
+      .then((run) => (fetched.value = run))
+      .catch((error) => (problem.value = error.message));
+  }, [id]);
+
+  live.frame.value; // renders again after each change
+  const known = live.runs.get(id);
+  if (known) fetched.value = known;
+  const run = known ?? fetched.value;
+  if (problem.value) return html`<h1>Run</h1><p class="error-text" role="alert"><${Text} value=${problem.value} /></p>`;
+  if (!run) return html`<h1>Run</h1><${Nothing}>Loading…<//>`;
+
+  const events = story.events.value;
+  const open = live.interrupts.value.filter(([, interrupt]) => interrupt.run === id);
+  const messages = events.filter((event) => event.type === "run_message" || event.type === "run_signal");
+  return html`<article class="run">
+    <div class="title">
+      <h1><${Text} value=${run.job} /></h1>
+      <${Status} status=${run.status} />
+      <span class="spread"></span>
+      <${Actions} run=${run} />
+    </div>
+    ${open.length > 0 && html`<section aria-label="Interrupts"><${Interrupts} list=${open} /></section>`}
+    ${run.error && html`<section class="card failed-card"><h2>Error</h2><${Text} value=${run.error} mono lines /></section>`}
+    ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}
+    <div class="columns">
+      <section class="card"><h2>About</h2><${About} run=${run} parent=${parentOf(story.first.value)} /></section>
+      <section class="card">
+        <h2>Time line</h2>
+        <${Earlier} story=${story} />
+        <${Timeline} events=${events} />
+        ${story.problem.value && html`<p class="error-text"><${Text} value=${story.problem.value} /></p>`}
+      </section>
+    </div>
+    ${run.job === "flow" && html`<${Walk} run=${run} events=${events} />`}
+    <div class="columns">
+      <section class="card"><h2>Parameters</h2><${Json} value=${run.params} /></section>
+      ${run.status === "succeeded" && html`<section class="card"><h2>Result</h2><${Json} value=${run.result} /></section>`}
+    </div>
+    <section class="card"><h2>Log</h2><${Earlier} story=${story} /><${Log} events=${events} /></section>
+    ${(messages.length > 0 || run.interactive) &&
+    html`<section class="card">
+      <h2>Messages</h2>
+      <${Message} run=${run} />
+      <${Events} events=${messages} />
+    </section>`}
+    <details class="card">
+      <summary><h2>Events</h2> <span class="faint number">${events.length}</span></summary>
+      <${FilteredEvents} events=${events} />
+      <${Earlier} story=${story} />
+    </details>
+  </article>`;
+}
+
+/** What a body reported besides `done` and `total`. @param {{ progress: Record<string, unknown> }} props */
+function Stats({ progress }) {
+  const { done, total, ...others } = progress;
+  return Object.keys(others).length > 0 ? html`<${Json} value=${others} />` : null;
+}
+
+/** The run that called the run with this first event. @param {import("../../../greenroom.js").GreenroomEvent | null} first */
+const parentOf = (first) => (first?.by.startsWith(BY_RUN) ? first.by.slice(BY_RUN.length) : "");
+
+/** @param {{ run: RunRecord, parent: string }} props */
+function About({ run, parent }) {
+  const flags = ["detached", "interactive", "streaming", "compacting"].filter((name) => /** @type {any} */ (run)[name]);
+  /** @type {[string, any][]} */
+  const lines = [
+    ["Run", html`<${RunLink} id=${run.id} />`],
+    ["Handle", html`<${HandleLink} name=${run.handle} />`],
+    ["Lane", html`<${FilterLink} query=${{ lane: run.lane }} value=${run.lane} />`],
+    ["Parent", parent && html`<${RunLink} id=${parent} />`],
+    ["Kind", html`<${Text} value=${run.kind} />`],
+    ["Reason", run.reason && html`<${Text} value=${run.reason} />`],
+    ["Waits for", run.waiting_for && html`<${Text} value=${run.waiting_for} />`],
+    ["Attempt", run.attempt],
+    ["Place", run.place],
+    ["Priority", run.priority || null],
+    ["Key", run.key && html`<${Text} value=${run.key} />`],
+    ["Needs", run.needs.length > 0 && html`<${Text} value=${run.needs.join(", ")} />`],
+    ["Tags", Object.keys(run.tags).length > 0 && html`<${Tags} tags=${run.tags} />`],
+    ["Executor", run.executor && html`<${Text} value=${run.executor} mono />`],
+    ["Now", flags.join(", ")],
+    ["Not before", run.not_before !== null && html`<${Moment} at=${run.not_before} />`],
+    ["Created", html`<${Moment} at=${run.created_at} />`],
+    ["Started", run.started_at !== null && html`<${Moment} at=${run.started_at} />`],
+    ["Ended", run.ended_at !== null && html`<${Moment} at=${run.ended_at} />`],
+    ["Time", run.started_at !== null && html`<${Elapsed} from=${run.started_at} to=${run.ended_at} />`],
+  ];
+  const shown = lines.filter(([, value]) => value !== null && value !== false && value !== "");
+  return html`<dl class="about">${shown.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+}

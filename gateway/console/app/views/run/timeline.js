@@ -1,0 +1,65 @@
+/** The time line of a run: how long it was in each status, attempt by attempt. `phases` is pure. */
+
+import { html } from "../../../vendor/ui.js";
+import { Elapsed, Moment, Status } from "../../parts/basic.js";
+import { now, span } from "../../state/clock.js";
+import { Text } from "../../parts/text.js";
+
+/** @typedef {import("../../../greenroom.js").GreenroomEvent} GreenroomEvent */
+/**
+ * @typedef {object} Phase
+ * @property {string} status
+ * @property {number} from
+ * @property {number | null} to null while it lasts
+ * @property {number} attempt
+ * @property {string} why
+ */
+
+const ENDED = new Set(["succeeded", "failed", "cancelled", "timed_out", "rejected"]);
+
+/** @param {readonly GreenroomEvent[]} events @returns {Phase[]} */
+export function phases(events) {
+  /** @type {Phase[]} */
+  const found = [];
+  for (const event of events) {
+    if (event.type !== "run_state_changed") continue;
+    const last = found.at(-1);
+    if (last) last.to = event.at;
+    const why = event.error ?? event.reason ?? event.waiting_for ?? "";
+    found.push({ status: event.to, from: event.at, to: ENDED.has(event.to) ? event.at : null, attempt: event.attempt, why });
+  }
+  return found;
+}
+
+/** @param {{ events: readonly GreenroomEvent[] }} props */
+export function Timeline({ events }) {
+  const list = phases(events);
+  if (list.length === 0) return null;
+  const begin = list[0].from;
+  const end = list.at(-1)?.to ?? now.value;
+  const whole = Math.max(end - begin, 0.001);
+  const bars = list.filter(({ status }) => !ENDED.has(status));
+  return html`<div class="timeline">
+    <div class="bars" aria-hidden="true">
+      ${bars.map(
+        ({ status, from, to, attempt }) => html`<span
+          key=${from}
+          class="bar ${status}"
+          title=${`${status}, attempt ${attempt}: ${span((to ?? end) - from)}`}
+          style=${{ left: `${(100 * (from - begin)) / whole}%`, width: `${(100 * ((to ?? end) - from)) / whole}%` }}
+        ></span>`,
+      )}
+    </div>
+    <ol>
+      ${list.map(
+        ({ status, from, to, attempt, why }) => html`<li key=${`${from} ${status}`}>
+          <${Moment} at=${from} />
+          <${Status} status=${status} />
+          <span class="faint">${ENDED.has(status) ? `after ${span(from - begin)}` : html`for <${Elapsed} from=${from} to=${to} />`}</span>
+          ${attempt > 0 && html`<span class="faint">attempt ${attempt}</span>`}
+          ${why && html`<span class="why"><${Text} value=${why} lines /></span>`}
+        </li>`,
+      )}
+    </ol>
+  </div>`;
+}

@@ -1,0 +1,58 @@
+/** Actions for the selected runs. A run that refuses does not stop the others; the message says how many did. */
+
+import { html } from "../../../vendor/ui.js";
+import { ask } from "../../parts/dialog.js";
+import { toast } from "../../state/toasts.js";
+import { client, may } from "../../state/session.js";
+import { canCancel, canRerun, canRetry } from "./filter.js";
+
+const AT_ONCE = 100; // below the gateway's limit of commands in flight
+
+/** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
+
+/** @param {{ runs: RunRecord[], clear: () => void }} props */
+export function Bulk({ runs, clear }) {
+  if (!may("operator") || runs.length === 0) return null;
+  const cancelling = runs.filter(canCancel);
+  const rerunning = runs.filter(canRerun);
+  const retrying = runs.filter(canRetry);
+  const cancel = async () => {
+    const answer = await ask({
+      title: `Cancel ${cancelling.length} ${cancelling.length === 1 ? "run" : "runs"}?`,
+      body: "Files that a run has finished can be kept or deleted.",
+      choices: [
+        { name: "keep", label: "Cancel, keep files", danger: true },
+        { name: "delete", label: "Cancel, delete files", danger: true },
+      ],
+    });
+    if (answer === null) return;
+    await each(cancelling, (run) => client().cancel(run.id, /** @type {"keep" | "delete"} */ (answer)), "cancelled");
+    clear();
+  };
+  const rerun = () => each(rerunning, (run) => client().rerun(run.id), "submitted again").then(clear);
+  const retry = () => each(retrying, (run) => client().retry(run.id), "retried").then(clear);
+  return html`<div class="bulk" role="toolbar" aria-label="Selected runs">
+    <strong aria-live="polite">${runs.length} selected</strong>
+    <button class="danger" disabled=${cancelling.length === 0} onClick=${cancel}>Cancel ${cancelling.length || ""}</button>
+    <button disabled=${rerunning.length === 0} onClick=${rerun}>Rerun ${rerunning.length || ""}</button>
+    <button disabled=${retrying.length === 0} onClick=${retry}>Retry ${retrying.length || ""}</button>
+    <button class="quiet" onClick=${clear}>Select none</button>
+  </div>`;
+}
+
+/**
+ * Send a command for each run, some at a time.
+ * @param {RunRecord[]} runs
+ * @param {(run: RunRecord) => Promise<unknown>} command
+ * @param {string} done
+ */
+async function each(runs, command, done) {
+  const errors = [];
+  for (let start = 0; start < runs.length; start += AT_ONCE) {
+    const results = await Promise.allSettled(runs.slice(start, start + AT_ONCE).map(command));
+    errors.push(...results.flatMap((one) => (one.status === "rejected" ? [one.reason] : [])));
+  }
+  const count = runs.length - errors.length;
+  if (count > 0) toast(`${count} ${count === 1 ? "run" : "runs"} ${done}`);
+  if (errors.length > 0) toast(`${errors.length} refused: ${errors[0].message}`, "error");
+}

@@ -1,0 +1,158 @@
+/** The list of runs: live, of any length, with its filter in the address. */
+
+import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
+import { Nothing } from "../../parts/basic.js";
+import { listKeys } from "../../parts/listkeys.js";
+import { VirtualList } from "../../parts/virtual.js";
+import { go, to } from "../../state/address.js";
+import { addShortcuts } from "../../state/keys.js";
+import { client, live } from "../../state/session.js";
+import { attempt } from "../../state/toasts.js";
+import { Bulk } from "./bulk.js";
+import { COLUMNS, chosen } from "./columns.js";
+import { endedOptions, filterOf, matcher } from "./filter.js";
+import { Filters } from "./filters.js";
+import { Rows } from "./rows.js";
+
+const HEIGHT = 36;
+const PAGE = 500;
+const MOST_PAGES = 10; // that are read at once, if no run in them belongs to the list
+
+/** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
+
+/** @param {{ query: URLSearchParams }} props */
+export function Runs({ query }) {
+  const filter = useMemo(() => filterOf(query), [String(query)]);
+  const rows = useMemo(() => built(filter), [filter]);
+  const changes = useSignal(0);
+  const active = useSignal("");
+  const selected = useSignal(/** @type {Set<string>} */ (new Set()));
+  const pages = useMemo(() => new Pages(filter, rows, () => (changes.value += 1)), [rows]);
+  changes.value; // renders again
+
+  useEffect(
+    () =>
+      live.onFrame(({ reset, runs }) => {
+        if (reset) rows.rebuild(live.runs);
+        else rows.update(runs, live.runs);
+        changes.value += 1;
+      }),
+    [rows],
+  );
+  useEffect(() => addShortcuts(keys(rows, active, selected)), [rows]);
+
+  const record = (/** @type {string} */ id) => rows.record(id, live.runs);
+  const columns = COLUMNS.filter(({ name }) => chosen.value.has(name));
+  const grid = { gridTemplateColumns: `2.25rem ${columns.map(({ width }) => width).join(" ")}` };
+  const picked = [...selected.value].map(record).filter((run) => run !== undefined);
+  const all = rows.count > 0 && picked.length === rows.count;
+  const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${grid}>
+    <span role="columnheader">
+      <input type="checkbox" aria-label="Select all" checked=${all} onChange=${() => (selected.value = new Set(all ? [] : rows.ids()))} />
+    </span>
+    ${columns.map(({ name, title }) => html`<span key=${name} role="columnheader">${title}</span>`)}
+  </div>`;
+
+  return html`<section class="runs" aria-labelledby="runs-title">
+    <div class="title">
+      <h1 id="runs-title">Runs</h1>
+      <span class="faint number" aria-live="off">${rows.count.toLocaleString()}</span>
+    </div>
+    <${Filters} query=${query} />
+    <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
+    <${VirtualList}
+      label="Runs"
+      count=${rows.count}
+      height=${HEIGHT}
+      keyOf=${rows.at}
+      indexOf=${rows.indexOf}
+      active=${rows.indexOf(active.value)}
+      head=${head}
+      onEnd=${() => pages.more()}
+      row=${(/** @type {number} */ index) => {
+        const run = record(rows.at(index));
+        return run && html`<${Row} run=${run} columns=${columns} grid=${grid} active=${active} selected=${selected} />`;
+      }}
+    />
+    ${rows.count === 0 && html`<${Nothing}>${query.size > 0 ? "No run matches the filter." : "There are no runs yet."}<//>`}
+  </section>`;
+}
+
+/** @param {{ run: RunRecord, columns: import("./columns.js").Column[], grid: any, active: any, selected: any }} props */
+function Row({ run, columns, grid, active, selected }) {
+  /** @param {any} event */
+  const open = (event) => {
+    active.value = run.id;
+    if (!event.target.closest("a, input, label")) go(to("runs", [run.id]));
+  };
+  return html`<div class="cells" style=${grid} onClick=${open}>
+    <span role="gridcell">
+      <input
+        type="checkbox"
+        aria-label="Select"
+        checked=${selected.value.has(run.id)}
+        onChange=${() => flip(selected, run.id)}
+      />
+    </span>
+    ${columns.map(({ name, cell }) => html`<span key=${name} role="gridcell" class=${`cell-${name}`}>${cell(run)}</span>`)}
+  </div>`;
+}
+
+/** @param {import("./filter.js").RunFilter} filter */
+function built(filter) {
+  const rows = new Rows(matcher(filter));
+  rows.rebuild(live.runs);
+  return rows;
+}
+
+/** @param {any} selected @param {string} id */
+function flip(selected, id) {
+  const next = new Set(selected.value);
+  if (!next.delete(id)) next.add(id);
+  selected.value = next;
+}
+
+/** @param {Rows} rows @param {any} active @param {any} selected */
+function keys(rows, active, selected) {
+  return [
+    ...listKeys("run", rows, active, (id) => go(to("runs", [id]))),
+    { key: "x", what: "Select the run", run: () => rows.indexOf(active.value) >= 0 && flip(selected, active.value) },
+  ];
+}
+
+/** Ended runs that the state does not have any more: the store's pages, as the person scrolls to the end. */
+class Pages {
+  #options;
+  #rows;
+  #changed;
+  /** @type {string | undefined} */
+  #before;
+  #busy = false;
+  #over = false;
+
+  /** @param {import("./filter.js").RunFilter} filter @param {Rows} rows @param {() => void} changed */
+  constructor(filter, rows, changed) {
+    this.#options = endedOptions(filter);
+    this.#rows = rows;
+    this.#changed = changed;
+  }
+
+  /** Read pages until the list is longer, or there are no more. */
+  async more() {
+    if (this.#busy || this.#options === null) return;
+    this.#busy = true;
+    const before = this.#rows.count;
+    for (let page = 0; page < MOST_PAGES && !this.#over && this.#rows.count === before; page++) await this.#read();
+    this.#busy = false;
+    if (this.#rows.count > before) this.#changed();
+  }
+
+  async #read() {
+    const options = { ...this.#options, limit: PAGE, ...(this.#before && { before: this.#before }) };
+    const found = await attempt(() => client().listRuns(options));
+    this.#over = found === undefined || found.length < PAGE;
+    if (!found) return;
+    this.#before = found.at(-1)?.id ?? this.#before;
+    this.#rows.add(found.filter(({ id }) => !live.runs.has(id)));
+  }
+}

@@ -1,0 +1,111 @@
+"""The inbox of the console: open interrupts, how they are answered, and their number in the navigation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from greenroom import Jobs, Run, open_engine
+from greenroom.gateway import GatewayConfig, open_gateway
+
+from ..clients.browser import needs_browser
+from .chromium import open_browser
+from .test_pages import House
+
+pytestmark = needs_browser
+
+jobs = Jobs()
+
+
+@jobs.job("ask")
+async def ask(run: Run, params: Any) -> Any:
+    return dict(await run.interrupt(params))
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[House]:
+    async with (
+        open_engine(jobs, "memory:", max_concurrent=100, shutdown_timeout=0) as engine,
+        open_gateway(engine, GatewayConfig(port=0)) as gateway,
+        open_browser(tmp_path) as browser,
+    ):
+        home = House(engine, gateway, browser, await browser.tab())
+        yield home
+        assert home.tab.problems == []
+
+
+async def test_interrupts_are_newest_first_and_counted_in_the_navigation(home):
+    await home.tab.open(f"{home.url}/interrupts")
+    await home.tab.until_text("Nobody waits for an answer.")
+    for number in range(3):
+        await home.engine.submit("ask", handle=f"h{number}", params={"question": f"Publish {number}?"})
+        await home.tab.until(f"document.querySelector('.views .badge')?.innerText.startsWith('{number + 1}')")
+    questions = "[...document.querySelectorAll('.question')].map((one) => one.innerText)"
+    assert await home.tab.run(questions) == ["Publish 2?", "Publish 1?", "Publish 0?"]
+    await home.tab.click("h1", ".interrupt")
+    await home.tab.until("location.pathname === '/handles/h1'")
+    await home.tab.until_text("Publish 1?", ".interrupt")
+
+
+async def test_the_keyboard_answers_the_focused_interrupt(home):
+    tickets = [await home.engine.submit("ask", handle=f"h{number}", params=number) for number in range(3)]
+    await home.tab.open(f"{home.url}/interrupts")
+    await home.tab.until("document.querySelectorAll('.interrupt').length === 3")
+    await home.tab.press("a")  # none has the focus
+    for key in "jja":
+        await home.tab.press(key)
+    assert await tickets[1].result() == {"approved": True}
+    await home.tab.until("document.querySelectorAll('.interrupt').length === 2")
+    for key in "jd":
+        await home.tab.press(key)
+    assert await tickets[2].result() == {"approved": False}
+    await home.tab.until("document.querySelectorAll('.interrupt').length === 1")
+    await home.tab.press("j")
+    await home.tab.press("Enter")
+    await home.tab.until(f"location.pathname === '/runs/{tickets[0].id}'")
+
+
+async def test_a_new_interrupt_does_not_move_the_others_below_the_pointer(home):
+    await home.engine.submit("ask", handle="h0", params={"question": "First?"})
+    await home.tab.open(f"{home.url}/interrupts")
+    place = await home.tab.until(
+        """(({ x, y } = {}) => x && { x: x + 20, y: y + 20 })(
+            document.querySelector(".interrupt")?.getBoundingClientRect().toJSON())"""
+    )
+    await home.tab.call("Input.dispatchMouseEvent", type="mouseMoved", **place)
+    await home.engine.submit("ask", handle="h1", params={"question": "Second?"})
+    await home.tab.until_text("2 open")
+    assert await home.tab.run("document.querySelectorAll('.interrupt').length") == 1
+    await home.tab.click("Show 1 new")
+    await home.tab.until("document.querySelector('.question')?.innerText === 'Second?'")
+
+
+async def test_choices_of_the_data_are_buttons(home):
+    params = {"question": "Which size?", "choices": ["small", "large"]}
+    ticket = await home.engine.submit("ask", handle="alice", params=params)
+    await home.tab.open(f"{home.url}/interrupts")
+    await home.tab.click("large", ".interrupt")
+    assert await ticket.result() == {"approved": True, "choice": "large"}
+
+
+@pytest.mark.parametrize("params", [None, 5, "text", [], {"question": 5, "choices": [1]}, {"choices": "no"}])
+async def test_any_data_has_a_form(params, home):
+    ticket = await home.engine.submit("ask", handle="alice", params=[params])
+    await home.engine.submit("ask", handle="bob", params=params)
+    await home.tab.open(f"{home.url}/interrupts")
+    await home.tab.until("document.querySelectorAll('.interrupt').length === 2")
+    await home.tab.run("document.querySelectorAll('.interrupt button.danger')[1].click()")
+    assert await ticket.result() == {"approved": False}
+
+
+async def test_a_long_inbox_is_shown_part_by_part(home):
+    runs = [{"job": "ask", "handle": f"h{number}", "params": number} for number in range(60)]
+    await home.engine.submit_many(runs)
+    await home.tab.open(f"{home.url}/interrupts")
+    await home.tab.until_text("60 open")
+    await home.tab.until("document.querySelectorAll('.interrupt').length === 50")
+    await home.tab.click("10 more")
+    await home.tab.until("document.querySelectorAll('.interrupt').length === 60")
