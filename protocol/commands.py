@@ -145,6 +145,7 @@ class FilterCommand(CommandBase, frozen=True, kw_only=True):
     since: float | None = None
     until: float | None = None
     error: str | None = None
+    parent: str | None = None
 
 
 class ListRuns(FilterCommand, frozen=True, kw_only=True, tag="list_runs"):
@@ -152,6 +153,7 @@ class ListRuns(FilterCommand, frozen=True, kw_only=True, tag="list_runs"):
 
     A run must have all `tags`. `since` (inclusive) and `until` (exclusive) are Unix seconds, for the time of
     its creation. `error` is a part of the text of its error; case matters. `flow` is the name of a flow.
+    `parent` is the id of the run whose body called it.
     """
 
     limit: Annotated[int, msgspec.Meta(ge=1)] | None = None

@@ -31,7 +31,8 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is where that body executes; `None` for the engine's own process. `needs` are the labels that an executor
     must have to execute the run: those of the job and of the submission. `key` is what a lane's fairness and
     limits per key tell its runs apart by. The run does not start before `not_before`; until then, a queued
-    run has `waiting_for` `time`. `placed_at` is when it got its place, if that was not when it was created.
+    run has `waiting_for` `time`. `parent` is the run whose body called it. `placed_at` is when it got its
+    place, if that was not when it was created.
     """
 
     id: str
@@ -45,6 +46,7 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     priority: int = 0
     key: str | None = None
     not_before: float | None = None
+    parent: str | None = None
     status: Status
     reason: str | None = None
     attempt: int = 0

@@ -492,6 +492,8 @@ export interface RunFilter {
   until?: Date | number | null;
   /** A part of the error; case matters. */
   error?: string | null;
+  /** The id of the run whose body has called the runs. */
+  parent?: string | null;
 }
 
 /** The options of `Client.rerun` and `Client.retry`. */
@@ -715,7 +717,7 @@ export type RunStatus =
 
 /**
  * A run's status changed. `from` is null for a new run; only then `job`, `kind`, `params`, `needs`,
- * `tags`, `priority`, `key` and `not_before` are set.
+ * `tags`, `priority`, `key`, `not_before` and `parent` are set.
  *
  * `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
  * A new run with `waiting_for` `time` waits for its `not_before` outside its lane and, without a place,
@@ -746,6 +748,7 @@ export interface RunStateChanged {
   priority?: number;
   key?: string;
   not_before?: number;
+  parent?: string;
   front?: boolean;
   waiting_for?: string;
   interactive?: boolean;
@@ -1204,7 +1207,8 @@ export interface InterruptState {
  * is where that body executes; `null` for the engine's own process. `needs` are the labels that an executor
  * must have to execute the run: those of the job and of the submission. `key` is what a lane's fairness and
  * limits per key tell its runs apart by. The run does not start before `not_before`; until then, a queued
- * run has `waiting_for` `time`. `placed_at` is when it got its place, if that was not when it was created.
+ * run has `waiting_for` `time`. `parent` is the run whose body called it. `placed_at` is when it got its
+ * place, if that was not when it was created.
  */
 export interface RunRecord {
   id: string;
@@ -1218,6 +1222,7 @@ export interface RunRecord {
   priority: number;
   key: string | null;
   not_before: number | null;
+  parent: string | null;
   status: RunStatus;
   reason: string | null;
   attempt: number;

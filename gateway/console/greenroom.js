@@ -103,6 +103,7 @@ function afterTransition(run, event) {
       priority: event.priority ?? 0,
       key: event.key ?? null,
       not_before: event.not_before ?? null,
+      parent: event.parent ?? null,
       status: event.to,
       reason: event.reason,
       attempt: event.attempt,
@@ -639,7 +640,7 @@ const SCHEDULE = [
   "paused",
 ];
 const PAGE = ["limit", "offset"];
-const RUNS = ["handle", "lane", "job", "flow", "status", "tags", "since", "until", "error"];
+const RUNS = ["handle", "lane", "job", "flow", "status", "tags", "since", "until", "error", "parent"];
 const BULK = [...RUNS, "limit", "dryRun"];
 const VERSION = ["version", "status"];
 const FILTER = { handles: "handle", lanes: "lane", runs: "run", types: "type" };

@@ -180,6 +180,7 @@ _FIELDS: dict[str, Json] = {
     "offset": LIMIT,
     "on_conflict": _words(*get_args(OnConflict)),
     "params": VALUE,
+    "parent": TEXT,
     "request_id": {
         **NAME,
         "description": "A name that does not begin with `schedule:`, nor with the id of a run and a dot.",

@@ -157,6 +157,8 @@ def described(run: RunRecord) -> dict[str, Any]:
         "params": run.params,
         "created": moment(run.created_at),
     }
+    if run.parent is not None:
+        shown["parent"] = run.parent
     if run.not_before is not None:
         shown["not before"] = moment(run.not_before)
     if run.started_at is not None:

@@ -43,6 +43,7 @@ def test_runs_are_found_by_tags_job_time_and_error(handle: str):
         (("--until", str(begun)), []),
         (("--until", "1m"), []),
         (("--flow", "nightly"), []),
+        (("--parent", first), []),
         (("--limit", "1"), [second]),
         (("--before", second), [first]),
     ):

@@ -338,6 +338,7 @@ async def test_runs_are_found_by_every_filter(engine: RunEngine):
         ({"since": second.created_at, "job": "fail"}, "cb"),
         ({"until": second.created_at - 1e6}, ""),
         ({"flow": "add"}, ""),
+        ({"parent": second.id}, ""),
     ):
         found = await engine.list_runs(**filter)  # type: ignore[arg-type]
         assert "".join(run.handle for run in found) == expected, filter

@@ -57,6 +57,7 @@ RUNS = st.builds(
     params=st.sampled_from([None, 5, {"flow": "a"}, {"flow": "b"}]),
     status=st.sampled_from(Status),
     tags=st.dictionaries(NAMES, NAMES, max_size=2),
+    parent=st.none() | NAMES,
 )
 MAYBE = st.none() | NAMES
 FILTERS = st.builds(
@@ -67,6 +68,7 @@ FILTERS = st.builds(
     flow=MAYBE,
     status=st.none() | st.frozensets(st.sampled_from(Status), min_size=1),
     tags=st.dictionaries(NAMES, NAMES, max_size=2),
+    parent=MAYBE,
 )
 
 
@@ -81,7 +83,7 @@ async def test_the_filter_of_the_list_selects_the_runs_that_the_engine_selects()
     collect()
     queries = []
     for filter, _ in cases:
-        pairs = [(name, getattr(filter, name)) for name in ("handle", "lane", "job", "flow")]
+        pairs = [(name, getattr(filter, name)) for name in ("handle", "lane", "job", "flow", "parent")]
         pairs += [("status", str(status)) for status in filter.status or ()]
         pairs += [("tag", f"{name}={value}") for name, value in filter.tags.items()]
         queries.append([[name, value] for name, value in pairs if value is not None])

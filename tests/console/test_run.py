@@ -1,4 +1,4 @@
-"""A run in the console: the end of a long history first, its events by type, and its parent."""
+"""A run in the console: the end of a long history first, its events by type, and its family."""
 
 from __future__ import annotations
 
@@ -35,6 +35,12 @@ async def follow(run: Run, params: Any) -> None:
 @jobs.job("parent")
 async def parent(run: Run, params: Any) -> Any:
     return await run.call("follow", handle="child")
+
+
+@jobs.job("parent of many")
+async def parent_of_many(run: Run, params: Any) -> None:
+    for number in range(params):
+        await run.call("log", handle=f"child {number}", params=0)
 
 
 @pytest.fixture
@@ -88,11 +94,37 @@ async def test_events_are_filtered_by_type(home):
     await home.tab.until(f"{count} === 6")
 
 
-async def test_a_child_links_to_its_parent(home):
+async def test_a_run_shows_its_children_and_they_link_to_their_parent(home):
     ticket = await home.engine.submit("parent", handle="alice")
-    await home.tab.open(f"{home.url}/handles/child")
-    await home.tab.until("document.querySelector('.active-run a')")
-    await home.tab.run("document.querySelector('.active-run a').click()")
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until_text("follow", "[aria-labelledby=children-title]")
+    await home.tab.until("document.querySelector('.timeline .bars.called .bar')")
+    [child] = await home.engine.list_runs(parent=ticket.id)
+    await home.tab.click(f"…{child.id[-8:]}", "[aria-labelledby=children-title]")
+    await home.tab.until_text("follow", "h1")
+    assert await home.path() == f"/runs/{child.id}"
+    assert not await home.tab.run("document.querySelector('[aria-labelledby=children-title]')")
     await home.tab.click(ticket.id, ".about")
-    await home.tab.until(f"location.pathname === '/runs/{ticket.id}'")
     await home.tab.until_text("parent", "h1")
+    await home.engine.inject("child", "said")
+    await home.engine.inject("child", "go")
+    await home.tab.until_text("succeeded", "[aria-labelledby=children-title]")
+    await home.tab.click("All children of this run")
+    await home.tab.until(f"document.getElementById('row-{child.id}')")
+    assert await home.path() == f"/runs?parent={ticket.id}"
+    assert await home.tab.run("document.querySelectorAll('.virtual-rows .row').length") == 1
+    await home.tab.click(f"children of …{ticket.id[-8:]} ✕")
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 2")
+
+
+async def test_older_children_are_read_page_by_page(home):
+    ticket = await home.engine.submit("parent of many", handle="alice", params=30)
+    await ticket.result()
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    rows = "document.querySelectorAll('[aria-labelledby=children-title] tbody tr').length"
+    await home.tab.until(f"{rows} === 25")
+    await home.tab.click("Older runs")
+    await home.tab.until(f"{rows} === 30")
+    await home.tab.until(
+        "![...document.querySelectorAll('button')].some((one) => one.innerText === 'Older runs')"
+    )

@@ -138,7 +138,9 @@ async def test_a_firing_is_shown_with_its_outcome(home):
     await home.engine.schedules.put("often", job="wait", every=1)
     await home.tab.open(f"{home.url}/schedules")
     await home.tab.until_text("running", ".grid .status")
-    await home.tab.until_text("refused conflict: handle", ".grid")
+    await home.tab.until_text('refused handle "schedule:often" is taken', ".grid")
+    await home.tab.open(f"{home.url}/schedules")
+    await home.tab.until_text('refused handle "schedule:often" is taken', ".grid")
     await home.engine.inject("schedule:often", "go")
     await home.tab.until_text("running", ".grid .status")
 
@@ -234,12 +236,30 @@ async def test_dead_webhooks_are_delivered_again_or_dropped(home):
     await home.tab.until_text("2 dead webhooks: events could not be delivered.", ".problems")
     await home.tab.click("2 dead webhooks")
     await home.tab.until_text(URL, ".grid")
-    await home.tab.click("Deliver again")
+    await home.tab.click("Deliver now")
     await home.tab.until("document.querySelectorAll('.grid > li').length === 1")
     await home.tab.click("Drop", ".grid")
     await home.tab.click("Drop", "dialog")
     await home.tab.until_text("All events are delivered")
     assert await home.engine.webhooks.dead() == []
+
+
+async def test_failing_webhooks_are_listed_and_delivered_now_or_dropped(home):
+    await home.tab.open(f"{home.url}/webhooks")
+    await home.tab.until_text("No delivery is being retried.")
+    for handle in ("alice", "bob"):
+        await webhook(home, handle, 9e9)
+    await home.tab.click("Read again")
+    failing = "[aria-labelledby=failing-title]"
+    await home.tab.until(f"document.querySelectorAll('{failing} .grid > li').length === 2")
+    assert "next attempt" in await home.tab.text(failing)
+    await home.tab.click("Deliver now", failing)
+    await home.tab.until_text("delivered now", ".toasts")
+    for left in (1, 0):
+        await home.tab.click("Drop", failing)
+        await home.tab.click("Drop", "dialog")
+        await home.tab.until(f"document.querySelectorAll('{failing} .grid > li').length === {left}")
+    assert await home.engine.webhooks.failing() == []
 
 
 # Events.

@@ -272,6 +272,7 @@ async def test_the_query_gives_the_filters_of_a_list(home):
         ("job=other", 0),
         ("since=1e11", 0),
         ("error=a", 0),
+        ("parent=null", 0),
         ("flow=a", 0),
         ("tag=n=1&status=running&status=queued&limit=3", 1),
     ):

@@ -1,7 +1,7 @@
 /** One handle: its status, its active run and who waits, its draft, and the history of its runs. */
 
-import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
-import { Elapsed, Moment, Nothing, Progress, RunLink, Status } from "../../parts/basic.js";
+import { html } from "../../../vendor/ui.js";
+import { Elapsed, Nothing, Progress, RunLink, Status } from "../../parts/basic.js";
 import { ask } from "../../parts/dialog.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
@@ -9,15 +9,13 @@ import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { Actions } from "../run/actions.js";
 import { Interrupts } from "../run/interrupts.js";
-import { filterOf, matcher } from "../runs/filter.js";
-import { Rows } from "../runs/rows.js";
+import { PastRuns, usePast } from "../runs/past.js";
 import { Draft } from "./draft.js";
 import { HandleStatus } from "./status.js";
 
 /** @typedef {import("../../../greenroom.js").HandleState} HandleState */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
-const PAGE = 25;
 const SHOWN_WAITING = 50;
 
 /** What a handle is of which the state has nothing. @type {HandleState} */
@@ -25,13 +23,7 @@ const UNKNOWN = { status: "Idle", locked: false, active_run: null, waiting: [], 
 
 /** @param {{ names: string[] }} props */
 export function Handle({ names: [name] }) {
-  const past = useMemo(() => new Past(name), [name]);
-  const changes = useSignal(0);
-  useEffect(() => {
-    past.more().then(() => (changes.value += 1));
-    return live.onFrame((frame) => past.take(frame));
-  }, [past]);
-  changes.value;
+  const past = usePast({ handle: name });
   live.frame.value; // renders again after each change
 
   const handle = live.handle(name) ?? UNKNOWN;
@@ -66,11 +58,11 @@ export function Handle({ names: [name] }) {
           ${handle.waiting.length > SHOWN_WAITING && html`<p class="faint">and ${handle.waiting.length - SHOWN_WAITING} more</p>`}
         </section>
       </div>
-      <${Draft} name=${name} handle=${handle} lastJob=${past.lastJob} />
+      <${Draft} name=${name} handle=${handle} lastJob=${past.shown()[0]?.job ?? ""} />
     </div>
     <section class="card" aria-labelledby="history-title">
       <h2 id="history-title">Runs</h2>
-      <${History} past=${past} more=${() => past.more().then(() => (changes.value += 1))} />
+      <${PastRuns} past=${past} column="Kind" label="history-title" />
       <p><a href=${to("runs", [], { handle: name })}>All runs of this handle</a></p>
     </section>
   </article>`;
@@ -99,74 +91,4 @@ function Controls({ name, handle, active }) {
     ${handle.waiting.length > 0 && html`<button class="danger" onClick=${clear}>Clear ${handle.waiting.length} waiting</button>`}
     ${active?.reason === "abandoned" && html`<button class="danger" onClick=${release}>Release</button>`}
   </div>`;
-}
-
-/** @param {{ past: Past, more: () => void }} props */
-function History({ past, more }) {
-  const runs = past.shown();
-  if (runs.length === 0) return html`<${Nothing}>There are no runs yet.<//>`;
-  return html`<div class="scroll" tabindex="0" role="group" aria-labelledby="history-title">
-      <table>
-        <thead><tr>${["Run", "Job", "Kind", "Status", "Created", "Time", "Reason or error"].map((one) => html`<th key=${one} scope="col">${one}</th>`)}</tr></thead>
-        <tbody>
-          ${runs.map(
-            (run) => html`<tr key=${run.id}>
-              <td><${RunLink} id=${run.id} short /></td>
-              <td><${Text} value=${run.job} /></td>
-              <td><${Text} value=${run.kind} /></td>
-              <td><${Status} status=${run.status} /></td>
-              <td><${Moment} at=${run.created_at} /></td>
-              <td><${Elapsed} from=${run.started_at} to=${run.ended_at} /></td>
-              <td class="why"><${Text} value=${run.error ?? run.reason ?? run.waiting_for ?? ""} /></td>
-            </tr>`,
-          )}
-        </tbody>
-      </table>
-    </div>
-    ${past.hasMore && html`<button class="quiet" onClick=${more}>Older runs</button>`}`;
-}
-
-/** The runs of a handle, newest first: those of the state, and older ones from the store, page by page. */
-class Past {
-  #name;
-  #rows;
-  #size = 0;
-  #over = false;
-
-  /** @param {string} name */
-  constructor(name) {
-    this.#name = name;
-    this.#rows = new Rows(matcher(filterOf(new URLSearchParams({ handle: name }))));
-    this.#rows.rebuild(live.runs);
-  }
-
-  get hasMore() {
-    return !this.#over || this.#rows.count > this.#size;
-  }
-
-  /** The job of the newest run, or no text. */
-  get lastJob() {
-    return this.shown()[0]?.job ?? "";
-  }
-
-  shown() {
-    const size = Math.min(this.#size || PAGE, this.#rows.count);
-    return Array.from({ length: size }, (_, index) => this.#rows.record(this.#rows.at(index), live.runs)).filter((run) => run !== undefined);
-  }
-
-  /** @param {import("../../state/live.js").Frame} frame */
-  take({ reset, runs }) {
-    if (reset) this.#rows.rebuild(live.runs);
-    else this.#rows.update(runs, live.runs);
-  }
-
-  /** Show another page. */
-  async more() {
-    const oldest = this.#size > 0 ? this.shown().at(-1)?.id : undefined;
-    const found = await attempt(() => client().listRuns({ handle: this.#name, limit: PAGE, ...(oldest && { before: oldest }) }));
-    if (!found) return;
-    this.#over = found.length < PAGE;
-    this.#rows.add(found.filter(({ id }) => !live.runs.has(id)));
-    this.#size += PAGE;
-  }
 }

@@ -5,7 +5,9 @@ import { Elapsed, FilterLink, HandleLink, Moment, Nothing, Progress, RunLink, St
 import { Json } from "../../parts/json.js";
 import { later } from "../../parts/later.js";
 import { Text } from "../../parts/text.js";
+import { to } from "../../state/address.js";
 import { client, live } from "../../state/session.js";
+import { PastRuns, usePast } from "../runs/past.js";
 import { Actions, Message } from "./actions.js";
 import { Earlier, Events, FilteredEvents, Log } from "./events.js";
 import { Interrupts } from "./interrupts.js";
@@ -15,7 +17,6 @@ import { Timeline } from "./timeline.js";
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
 const Walk = later(() => import("../flows/walk.js"), "Walk");
-const BY_RUN = "run:";
 
 /** @param {{ names: string[] }} props */
 export function Run({ names: [id] }) {
@@ -34,6 +35,7 @@ export function Run({ names: [id] }) {
       .catch((error) => (problem.value = error.message));
   }, [id]);
 
+  const past = usePast({ parent: id });
   live.frame.value; // renders again after each change
   const known = live.runs.get(id);
   if (known) fetched.value = known;
@@ -43,6 +45,7 @@ export function Run({ names: [id] }) {
 
   const events = story.events.value;
   const open = live.interrupts.value.filter(([, interrupt]) => interrupt.run === id);
+  const children = past.shown();
   const messages = events.filter((event) => event.type === "run_message" || event.type === "run_signal");
   return html`<article class="run">
     <div class="title">
@@ -55,14 +58,20 @@ export function Run({ names: [id] }) {
     ${run.error && html`<section class="card failed-card"><h2>Error</h2><${Text} value=${run.error} mono lines /></section>`}
     ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}
     <div class="columns">
-      <section class="card"><h2>About</h2><${About} run=${run} parent=${parentOf(story.first.value)} /></section>
+      <section class="card"><h2>About</h2><${About} run=${run} /></section>
       <section class="card">
         <h2>Time line</h2>
         <${Earlier} story=${story} />
-        <${Timeline} events=${events} />
+        <${Timeline} events=${events} called=${children} />
         ${story.problem.value && html`<p class="error-text"><${Text} value=${story.problem.value} /></p>`}
       </section>
     </div>
+    ${children.length > 0 &&
+    html`<section class="card" aria-labelledby="children-title">
+      <h2 id="children-title">Children</h2>
+      <${PastRuns} past=${past} column="Handle" label="children-title" />
+      <p><a href=${to("runs", [], { parent: id })}>All children of this run</a></p>
+    </section>`}
     ${run.job === "flow" && html`<${Walk} run=${run} events=${events} />`}
     <div class="columns">
       <section class="card"><h2>Parameters</h2><${Json} value=${run.params} /></section>
@@ -89,18 +98,15 @@ function Stats({ progress }) {
   return Object.keys(others).length > 0 ? html`<${Json} value=${others} />` : null;
 }
 
-/** The run that called the run with this first event. @param {import("../../../greenroom.js").GreenroomEvent | null} first */
-const parentOf = (first) => (first?.by.startsWith(BY_RUN) ? first.by.slice(BY_RUN.length) : "");
-
-/** @param {{ run: RunRecord, parent: string }} props */
-function About({ run, parent }) {
+/** @param {{ run: RunRecord }} props */
+function About({ run }) {
   const flags = ["detached", "interactive", "streaming", "compacting"].filter((name) => /** @type {any} */ (run)[name]);
   /** @type {[string, any][]} */
   const lines = [
     ["Run", html`<${RunLink} id=${run.id} />`],
     ["Handle", html`<${HandleLink} name=${run.handle} />`],
     ["Lane", html`<${FilterLink} query=${{ lane: run.lane }} value=${run.lane} />`],
-    ["Parent", parent && html`<${RunLink} id=${parent} />`],
+    ["Parent", run.parent && html`<${RunLink} id=${run.parent} />`],
     ["Kind", html`<${Text} value=${run.kind} />`],
     ["Reason", run.reason && html`<${Text} value=${run.reason} />`],
     ["Waits for", run.waiting_for && html`<${Text} value=${run.waiting_for} />`],

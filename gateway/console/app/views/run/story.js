@@ -16,8 +16,6 @@ export class Story {
   events = signal([]);
   /** Whether the store has events before these. */
   hasEarlier = signal(false);
-  /** The first event of the run, once it is known. @type {import("../../../vendor/ui.js").Signal<GreenroomEvent | null>} */
-  first = signal(null);
   /** Why the history could not be read. */
   problem = signal("");
 
@@ -71,7 +69,6 @@ export class Story {
     this.#isRead = true;
     this.#add(found);
     this.hasEarlier.value = found.length === PAGE;
-    this.first.value = found.length < PAGE ? (this.#list[0] ?? null) : ((await this.#ask({ limit: 1 }))?.[0] ?? null);
   }
 
   /** @param {import("../../../greenroom.js").HistoryOptions} options */

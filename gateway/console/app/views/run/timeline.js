@@ -3,9 +3,10 @@
 import { html } from "../../../vendor/ui.js";
 import { Elapsed, Moment, Status } from "../../parts/basic.js";
 import { now, span } from "../../state/clock.js";
-import { Text } from "../../parts/text.js";
+import { Text, visible } from "../../parts/text.js";
 
 /** @typedef {import("../../../greenroom.js").GreenroomEvent} GreenroomEvent */
+/** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 /**
  * @typedef {object} Phase
  * @property {string} status
@@ -31,14 +32,20 @@ export function phases(events) {
   return found;
 }
 
-/** @param {{ events: readonly GreenroomEvent[] }} props */
-export function Timeline({ events }) {
+/**
+ * `called`: the runs that the run has called.
+ * @param {{ events: readonly GreenroomEvent[], called?: readonly RunRecord[] }} props
+ */
+export function Timeline({ events, called = [] }) {
   const list = phases(events);
   if (list.length === 0) return null;
   const begin = list[0].from;
   const end = list.at(-1)?.to ?? now.value;
   const whole = Math.max(end - begin, 0.001);
   const bars = list.filter(({ status }) => !ENDED.has(status));
+  /** @param {number} from @param {number | null} to */
+  const within = (from, to) => ({ left: `${(100 * (from - begin)) / whole}%`, width: `${(100 * ((to ?? end) - from)) / whole}%` });
+  const children = called.filter(({ created_at }) => created_at >= begin); // earlier events may not be read yet
   return html`<div class="timeline">
     <div class="bars" aria-hidden="true">
       ${bars.map(
@@ -46,10 +53,21 @@ export function Timeline({ events }) {
           key=${from}
           class="bar ${status}"
           title=${`${status}, attempt ${attempt}: ${span((to ?? end) - from)}`}
-          style=${{ left: `${(100 * (from - begin)) / whole}%`, width: `${(100 * ((to ?? end) - from)) / whole}%` }}
+          style=${within(from, to)}
         ></span>`,
       )}
     </div>
+    ${children.length > 0 &&
+    html`<div class="bars called" aria-hidden="true">
+      ${children.map(
+        ({ id, job, handle, status, created_at, ended_at }) => html`<span
+          key=${id}
+          class="bar ${status}"
+          title=${visible(`child ${job} of ${handle}, ${status}: ${span((ended_at ?? end) - created_at)}`)}
+          style=${within(created_at, ended_at)}
+        ></span>`,
+      )}
+    </div>`}
     <ol>
       ${list.map(
         ({ status, from, to, attempt, why }) => html`<li key=${`${from} ${status}`}>

@@ -14,7 +14,7 @@ export const STATUSES = [...PENDING, ...ENDED];
 
 export const FAILED = ["failed", "timed_out", "rejected"];
 
-const EQUAL = /** @type {const} */ (["job", "handle", "lane"]);
+const EQUAL = /** @type {const} */ (["job", "handle", "lane", "parent"]);
 
 /**
  * @typedef {object} RunFilter
@@ -23,6 +23,7 @@ const EQUAL = /** @type {const} */ (["job", "handle", "lane"]);
  * @property {string} flow
  * @property {string} handle
  * @property {string} lane
+ * @property {string} parent the id of the run that has called the runs
  * @property {[string, string][]} tags
  * @property {number | null} since Unix seconds
  * @property {number | null} until
@@ -38,6 +39,7 @@ export function filterOf(query) {
     flow: read("flow"),
     handle: read("handle"),
     lane: read("lane"),
+    parent: read("parent"),
     tags: query.getAll("tag").map(pair),
     since: seconds(read("since")),
     until: seconds(read("until")),
@@ -93,13 +95,14 @@ function contains(run, text) {
 export function endedOptions(filter) {
   const wanted = ENDED.filter((status) => filter.status.size === 0 || filter.status.has(status));
   if (wanted.length === 0) return null;
-  const { job, flow, handle, lane, since, until } = filter;
+  const { job, flow, handle, lane, parent, since, until } = filter;
   return {
     status: /** @type {RunStatus[]} */ (wanted),
     ...(job && { job }),
     ...(flow && { flow }),
     ...(handle && { handle }),
     ...(lane && { lane }),
+    ...(parent && { parent }),
     ...(since !== null && { since }),
     ...(until !== null && { until }),
     ...(filter.tags.length > 0 && { tags: Object.fromEntries(filter.tags) }),

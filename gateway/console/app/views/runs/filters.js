@@ -42,6 +42,10 @@ export function Filters({ query }) {
           <${Field} name="until" label="created before" type="datetime-local" query=${query} set=${set} />
         </div>
       </details>
+      ${query.get("parent") &&
+      html`<button type="button" class="chip" aria-pressed="true" title="Remove" onClick=${() => set("parent", null)}>
+        children of …${visible(query.get("parent")?.slice(-8))} ✕
+      </button>`}
       ${query.get("text") &&
       html`<button type="button" class="chip" aria-pressed="true" title="Remove" onClick=${() => set("text", null)}>
         contains “${visible(query.get("text"))}” ✕

@@ -8,12 +8,11 @@ import { to } from "../../state/address.js";
 import { live, may } from "../../state/session.js";
 import { Actions } from "./actions.js";
 import { Form } from "./form.js";
-import { Outcome, useRefusals } from "./outcome.js";
+import { Outcome } from "./outcome.js";
 import { NextTimes, Rule } from "./times.js";
 
 /** @param {{ names: string[] }} props */
 export function Schedule({ names: [name] }) {
-  useRefusals();
   const schedule = live.schedules.value.find(([one]) => one === name)?.[1];
   if (!schedule) {
     return html`<section><div class="title"><h1><${Text} value=${name} /></h1></div>

@@ -7,7 +7,7 @@ import { to } from "../../state/address.js";
 import { live, may } from "../../state/session.js";
 import { Actions } from "./actions.js";
 import { Form } from "./form.js";
-import { Outcome, useRefusals } from "./outcome.js";
+import { Outcome } from "./outcome.js";
 import { NextTimes, Rule } from "./times.js";
 
 const PAGE = 100;
@@ -15,7 +15,6 @@ const PAGE = 100;
 /** @typedef {import("../../../greenroom.js").ScheduleRecord} ScheduleRecord */
 
 export function Schedules() {
-  useRefusals();
   const text = useSignal("");
   const shown = useSignal(PAGE);
   const all = live.schedules.value.map(([, schedule]) => schedule).sort((one, other) => one.name.localeCompare(other.name));
