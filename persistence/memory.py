@@ -240,6 +240,9 @@ class MemoryStore:
         later = (event for events in sequences for event in events if event.seq > after)
         return sorted(later, key=lambda event: event.seq)[:limit]
 
+    async def files(self, run: str) -> list[tuple[str, str]]:
+        return list(self._files.get(run, ()))
+
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
         return self._checkpoints.get((handle, job))
 

@@ -85,6 +85,13 @@ def read_history(
     return read if before is None else read[::-1]
 
 
+def read_files(connection: Connection, run: str) -> list[tuple[str, str]]:
+    """Return the paths of a run's files, each with the id of its data folder."""
+    files = schema.files
+    rows = connection.execute(select(files.c.path, files.c.folder).where(files.c.run == run))
+    return [(row.path, row.folder) for row in rows]
+
+
 def read_events(connection: Connection, after: int, limit: int) -> list[Event]:
     """Return the events after a seq."""
     events = schema.events

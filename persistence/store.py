@@ -429,6 +429,10 @@ class Store(Protocol):
     async def events(self, after: int, limit: int) -> list[Event]:
         """Return stored events after a seq, in order."""
 
+    async def files(self, run: str) -> list[tuple[str, str]]:
+        """Return the paths of the files that a run has recorded, each with the id of its data folder; `""` is
+        the engine's own."""
+
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
         """Return the last checkpoint of a handle for a job."""
 

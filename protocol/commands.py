@@ -41,7 +41,7 @@ from .flow.commands import (
 )
 from .flow.records import FlowRow, FlowTask, NodeRun, QueueItem, VersionRow, WorkerState
 from .lanes import LaneRules
-from .records import BulkResult, ClusterInfo, ExecutorInfo, RunRecord, Snapshot
+from .records import BulkResult, ClusterInfo, ExecutorInfo, RunFile, RunRecord, Snapshot
 from .schedule_commands import (
     DeleteSchedule,
     GetSchedule,
@@ -146,6 +146,12 @@ class FilterCommand(CommandBase, frozen=True, kw_only=True):
     until: float | None = None
     error: str | None = None
     parent: str | None = None
+
+
+class ListFiles(CommandBase, frozen=True, kw_only=True, tag="list_files"):
+    """List the files that a run, or the active run of a handle, has finished."""
+
+    run_id: str
 
 
 class ListRuns(FilterCommand, frozen=True, kw_only=True, tag="list_runs"):
@@ -376,6 +382,7 @@ Command = (
     | Wait
     | GetRun
     | ListRuns
+    | ListFiles
     | History
     | GetSnapshot
     | Subscribe
@@ -454,11 +461,11 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     """The command succeeded. A subscribed client has received everything up to `seq` before this reply.
 
     The fields for commands of runs: `run_id` and `joined` (submit, start_flow, rerun, retry); `submitted`
-    (submit_many); `run` (cancel, wait, get_run, set_priority); `ended` (wait); `runs` (list_runs); `bulk`
-    (cancel_many, rerun_many, retry_many); `events` and `next` (history); `snapshot` (snapshot); `outcome`
-    (inject: `accepted`; answer: `resolved`, `not_found`, `already_resolved`); `count` (clear_lane,
-    clear_handle); `released` (release_handle); `rules` (set_lane); `executors` (list_executors); `cluster`
-    (get_cluster).
+    (submit_many); `run` (cancel, wait, get_run, set_priority); `ended` (wait); `runs` (list_runs); `files`
+    (list_files); `bulk` (cancel_many, rerun_many, retry_many); `events` and `next` (history); `snapshot`
+    (snapshot); `outcome` (inject: `accepted`; answer: `resolved`, `not_found`, `already_resolved`); `count`
+    (clear_lane, clear_handle); `released` (release_handle); `rules` (set_lane); `executors`
+    (list_executors); `cluster` (get_cluster).
 
     Flows: `flow` (create_flow); `version` (publish_flow, add_flow_version, get_flow_version); `errors` and
     `warnings` (check_flow); `flows` and `total` (list_flows); `versions` (list_flow_versions); `task`
@@ -480,6 +487,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     run: RunRecord | None = None
     ended: bool | None = None
     runs: list[RunRecord] | None = None
+    files: list[RunFile] | None = None
     bulk: BulkResult | None = None
     events: list[Event] | None = None
     next: int | None = None

@@ -78,6 +78,15 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.status is Status.QUEUED and self.waiting_for == UNTIL_TIME
 
 
+class RunFile(msgspec.Struct, frozen=True, gc=False):
+    """A file that a run has finished, by its path in the handle's folder. `folder` is the id of the data
+    folder that has it; it is empty for the engine's own, and only there is the `size` in bytes known."""
+
+    path: str
+    size: int | None
+    folder: str
+
+
 class EngineState(msgspec.Struct, frozen=True, gc=False):
     """The engine as a whole. `executing` counts the slots in use, `queued` the queued runs."""
 

@@ -34,7 +34,7 @@ from ...protocol.lanes import LaneRules
 from ...protocol.names import check_name
 from ...protocol.parameters import plain_params
 from ...protocol.parts import joined
-from ...protocol.records import BulkResult, RunRecord, Snapshot
+from ...protocol.records import BulkResult, RunFile, RunRecord, Snapshot
 from ...protocol.run_filter import RunFilterKeywords, filter_to_wire, run_filter
 from ...protocol.states import Status
 from ...protocol.submission import (
@@ -373,6 +373,13 @@ class Client:
         command = wire.ListRuns(id=self._link.number(), limit=limit, before=before, **fields)
         parts = await self._link.ask_for_parts(command)
         return [run for part in parts for run in part.runs or ()]
+
+    async def list_files(self, run_id: str) -> list[RunFile]:
+        """See `Engine.list_files`."""
+        check_text("run_id", run_id)
+        command = wire.ListFiles(id=self._link.number(), run_id=run_id)
+        parts = await self._link.ask_for_parts(command)
+        return [file for part in parts for file in part.files or ()]
 
     async def history(
         self, run_id: str, *, after: int = 0, before: int | None = None, limit: int | None = None

@@ -181,6 +181,10 @@ export class Client<State extends Projection | null = Projection> {
   ended(runId: string): Promise<RunRecord>;
   /** Runs that match all filters, newest first. */
   listRuns(options?: ListRunsOptions): Promise<RunRecord[]>;
+  /** The files that a run has finished. */
+  listFiles(runId: string): Promise<RunFile[]>;
+  /** An address from which a browser downloads a file of a run: with a token, once, within 30 seconds. */
+  fileUrl(runId: string, path: string): Promise<string>;
   /** The events of a run; without a limit all of them, fetched in pages. */
   history(runId: string, options?: HistoryOptions): Promise<GreenroomEvent[]>;
   /** The engine's snapshot, as of now. */
@@ -1428,6 +1432,16 @@ export interface BulkResult {
   done: number;
   refused: number;
   refusals: Refusal[];
+}
+
+/**
+ * A file that a run has finished, by its path in the handle's folder. `folder` is the id of the data
+ * folder that has it; it is empty for the engine's own, and only there is the `size` in bytes known.
+ */
+export interface RunFile {
+  path: string;
+  size: number | null;
+  folder: string;
 }
 
 /**

@@ -770,7 +770,7 @@ const STARTS = new Set(["submit", "submit_many", "start_flow"]);
 const MOST_RUNS = 10_000; // of one batch
 const LISTS = [
   ...["submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"],
-  ...["schedules", "webhooks"],
+  ...["schedules", "webhooks", "files"],
 ];
 const UNAUTHORIZED = 4401;
 const LONGEST_TIMEOUT = 2 ** 31 - 1;
@@ -1181,6 +1181,25 @@ export class Client {
     const given = toWire("listRuns", options, [...RUNS, "limit", "before"]);
     const reply = await this.#ask({ ...given, type: "list_runs" }, true);
     return reply.runs ?? [];
+  }
+
+  /** The files that a run has finished: their paths, and their sizes in bytes. */
+  async listFiles(runId) {
+    return (await this.#ask({ type: "list_files", run_id: runId }, true)).files ?? [];
+  }
+
+  /** An address from which a browser downloads a file of a run: with a token, once, within 30 seconds. */
+  async fileUrl(runId, path) {
+    const base = withSlash(this.#url).replace(/^ws/, "http");
+    const url = new URL(`api/runs/${encodeURIComponent(runId)}/files/${encodeURIComponent(path)}`, base);
+    if (this.#token !== null) {
+      const headers = { authorization: `Bearer ${this.#token}`, "content-type": "application/json" };
+      const response = await fetch(new URL("api/tickets", base), { method: "POST", headers, body: "{}" });
+      const { ticket, code, message, details } = await response.json();
+      if (!response.ok) throw new GreenroomError(code, message, details);
+      url.searchParams.set("ticket", ticket);
+    }
+    return url.href;
   }
 
   /**

@@ -296,9 +296,9 @@ class Http:
         assert response.stream is not None, "called only for a stream"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._until_disconnected, nursery.cancel_scope)
-            with self._until_finish():
+            with self._until_finish() as interrupted:
                 await response.stream(self._write)
-            if not self._writing:
+            if not self._writing and not (response.must_complete and interrupted.cancelled_caught):
                 await self._send_all(self._machine.send(h11.EndOfMessage()) or b"")
             nursery.cancel_scope.cancel()
 

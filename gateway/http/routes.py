@@ -36,6 +36,7 @@ from .head import Request
 from .javascript import FILES, client_file
 from .metrics import CONTENT_TYPE
 from .responses import Response, answer
+from .run_files import run_file
 from .sse import events
 
 
@@ -250,6 +251,10 @@ async def _lanes(call: Call) -> Response:
     return answer(await call.shared.engine.look(lambda committed: committed.counts()))
 
 
+async def _run_file(call: Call) -> Response:
+    return await run_file(call.shared, call.caller, call.names["run_id"], call.names["path"])
+
+
 async def _ticket(call: Call) -> Response:
     return answer({"ticket": call.shared.tickets.issue(call.caller)}, 201)
 
@@ -326,6 +331,7 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
         add(task.method, f"/api{task.path}", route)
     add("GET", "/api/events", Route(Role.VIEWER, _events, tickets=True, limited=True))
     add("POST", "/api/tickets", Route(Role.VIEWER, _ticket, limited=True))
+    add("GET", "/api/runs/{run_id}/files/{path}", Route(Role.VIEWER, _run_file, tickets=True, limited=True))
     add("GET", "/api/lanes", Route(Role.VIEWER, _lanes))
     add("GET", "/api/lanes/{lane}", Route(Role.VIEWER, _lane))
     for name in FILES:

@@ -218,6 +218,7 @@ class Client(Facade[client.Client]):
     get_run = method(client.Client.get_run)
     wait = method(client.Client.wait)
     list_runs = method(client.Client.list_runs)
+    list_files = method(client.Client.list_files)
     history = method(client.Client.history)
     ended = method(client.Client.ended)
     events = iterating(client.Client.events)

@@ -200,6 +200,8 @@ class Engine(Facade[api.Engine]):
     get_run = method(api.Engine.get_run)
     wait = method(api.Engine.wait)
     list_runs = method(api.Engine.list_runs)
+    list_files = method(api.Engine.list_files)
+    locate_file = method(api.Engine.locate_file)
     history = method(api.Engine.history)
     settled = method(api.Engine.settled)
     events = iterating(api.Engine.events)

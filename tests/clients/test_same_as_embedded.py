@@ -327,6 +327,7 @@ async def test_runs_are_found_by_every_filter(engine: RunEngine):
         ticket = await engine.submit(job, handle=name, params={"a": 1} if job == "add" else {}, tags=tags)
         await ticket.wait()
     [second] = await engine.list_runs(handle="b")
+    assert await engine.list_files(second.id) == []
     assert second.tags == {"n": "2", "m": "=x"}
     for filter, expected in (
         ({"tags": {"m": "=x"}}, "b"),
@@ -597,6 +598,8 @@ REFUSED: dict[str, Refusal] = {
     "cancel a handle without a run": lambda e, t, o: e.cancel("old"),
     "get no text": lambda e, t, o: e.get_run(7),  # type: ignore[arg-type]
     "history of nobody": lambda e, t, o: e.history("nobody"),
+    "files of nobody": lambda e, t, o: e.list_files("nobody"),
+    "files of no text": lambda e, t, o: e.list_files(5),  # type: ignore[arg-type]
     "rerun nobody": lambda e, t, o: e.rerun("nobody"),
     "retry nobody": lambda e, t, o: e.retry("nobody"),
     "retry a run that succeeded": lambda e, t, o: e.retry(o),

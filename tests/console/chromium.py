@@ -40,10 +40,11 @@ _OPTIONS = (
 class Tab:
     """One page."""
 
-    def __init__(self, browser: Browser, session: str) -> None:
+    def __init__(self, browser: Browser, session: str, context: str) -> None:
         self.problems: list[str] = []
         self._browser = browser
         self._session = session
+        self._context = context
 
     async def call(self, method: str, **params: Any) -> Any:
         """Call a method of the DevTools protocol."""
@@ -121,6 +122,11 @@ class Tab:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         await self.call("Emulation.setEmulatedMedia", features=features)
 
+    async def save_downloads(self, folder: Path) -> None:
+        """Save downloads in a folder."""
+        where = {"browserContextId": self._context, "downloadPath": str(folder)}
+        await self._browser.call("Browser.setDownloadBehavior", {"behavior": "allow", **where})
+
     async def screenshot(self, file: Path) -> None:
         """Write what the window shows into a file."""
         found = await self.call("Page.captureScreenshot", format="png")
@@ -184,7 +190,7 @@ class Browser:
         made = await self.call("Target.createTarget", {"url": "about:blank", "browserContextId": context})
         attach = {"targetId": made["targetId"], "flatten": True}
         session = (await self.call("Target.attachToTarget", attach))["sessionId"]
-        tab = self._tabs[session] = Tab(self, session)
+        tab = self._tabs[session] = Tab(self, session, context)
         for domain in ("Page", "Runtime", "Log", "Audits"):
             await tab.call(f"{domain}.enable")
         await tab.resize(1280, 800)

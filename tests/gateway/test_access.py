@@ -157,6 +157,7 @@ MAY = {
     "viewer": {
         "get_run",
         "list_runs",
+        "list_files",
         "history",
         "snapshot",
         "wait",
@@ -271,6 +272,7 @@ async def test_a_role_permits_exactly_its_commands(tokens, role):
                     "retry",
                     "cancel",
                     "get_run",
+                    "list_files",
                     "history",
                     "wait",
                     "get_task",

@@ -20,16 +20,17 @@ const PAUSE = 500; // between two readings, so that many events lead to few
  * @template T
  * @param {() => Promise<T>} read
  * @param {import("../../greenroom.js").EventType[]} types the events that can change it
+ * @param {string[]} [runs] only events of these runs
  * @returns {Reading<T> & { again: () => void }}
  */
-export function useReading(read, types) {
+export function useReading(read, types, runs) {
   const [reading, setReading] = useState(/** @type {Reading<T>} */ ({ value: null, error: null, at: 0 }));
   const reader = useMemo(() => new Reader(setReading), []);
   reader.read = read;
   useEffect(() => {
     reader.again();
     const connection = client();
-    const ignoreEvents = connection.onEvent(reader.again, { types });
+    const ignoreEvents = connection.onEvent(reader.again, { types, ...(runs && { runs }) });
     const ignoreConnection = connection.onConnection(({ status }) => status === "connected" && reader.again());
     return () => {
       ignoreEvents();
