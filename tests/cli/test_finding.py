@@ -55,6 +55,11 @@ def test_runs_are_found_by_tags_job_time_and_error(handle: str):
     assert f"of={handle}, text=a=b c" in said("show", first)
 
 
+def test_the_files_of_a_run_are_shown(handle: str):
+    lines = [line.split() for line in said("show", submitted(handle, "writes")).splitlines()]
+    assert ["files", "report.txt"] in lines
+
+
 def test_priority_and_key_are_shown(handle: str):
     run = submitted(handle, "quick", "--priority", "-7", "--key", "tenant-1")
     lines = [line.split() for line in said("show", run).splitlines()]

@@ -10,7 +10,7 @@ import { attempt } from "../../state/toasts.js";
 import { Lanes } from "./rules.js";
 
 const ROLES = {
-  viewer: "reads everything but dead webhooks",
+  viewer: "reads everything but webhooks",
   operator: "also starts, cancels, reruns and answers runs, and manages schedules and webhooks",
   admin: "also changes limits and rules, drains, and resets",
 };
