@@ -14,6 +14,7 @@ import trio
 from greenroom import Run, connect, open_engine
 from greenroom.actors.journal.change import Change
 from greenroom.gateway import GatewayConfig, Role, add_token, open_gateway
+from greenroom.persistence.failures import StoreDown
 from greenroom.persistence.webhooks import WebhookAdded, WebhookFailed
 from greenroom.protocol.webhooks import Webhook, receiver_of, webhook_id
 
@@ -395,6 +396,28 @@ async def test_a_long_wait_and_a_blocked_event_loop_are_problems(tmp_path: Path)
         await tab.until_text("has waited 1 min 4", ".problems")
         assert waits.id[-8:] in await tab.text(".problems")
         assert tab.problems == []
+
+
+async def test_an_outage_of_the_store_is_a_problem_until_it_is_over(home):
+    store = home.engine._store
+    commit = store.commit
+
+    async def fails(batch: Any) -> None:
+        raise StoreDown("the disk is full")
+
+    ticket = await home.engine.submit("add", handle="alice", params={"a": 1, "b": 2})
+    await ticket.result()
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    store.commit = fails
+    await home.tab.click("Rerun")
+    await home.tab.until_text("unavailable: ", ".toasts")
+    store.commit = commit
+    await home.tab.run("document.querySelector('nav a').click()")
+    await home.tab.until_text("The engine was unavailable at", ".problems")
+    while home.engine.store_is_down:  # noqa: ASYNC110 # no event tells it
+        await trio.sleep(0.05)
+    await home.engine.submit("wait", handle="bob")
+    await home.tab.until("!document.querySelector('.problems')")
 
 
 # All of them.

@@ -4,6 +4,7 @@
  */
 
 import { useEffect, useMemo, useState } from "../../vendor/ui.js";
+import { noteOutage } from "./outage.js";
 import { client } from "./session.js";
 
 const PAUSE = 500; // between two readings, so that many events lead to few
@@ -81,6 +82,7 @@ class Reader {
     try {
       return { value: await this.read(), error: null, at };
     } catch (error) {
+      noteOutage(/** @type {Error} */ (error));
       return { ...this.#reading, error: /** @type {Error} */ (error) };
     }
   }

@@ -1,6 +1,7 @@
 /** Short messages about what the person did, and the one way in which views send commands. */
 
 import { signal } from "../../vendor/ui.js";
+import { noteOutage } from "./outage.js";
 
 const SHOWN_FOR = 6_000;
 const MOST = 5;
@@ -38,7 +39,9 @@ export async function attempt(command, done = "") {
     if (text) toast(text);
     return result;
   } catch (error) {
-    const { code, message } = /** @type {{ code?: string, message: string }} */ (error);
+    const refused = /** @type {{ code?: string, message: string }} */ (error);
+    const { code, message } = refused;
+    noteOutage(refused);
     toast(code ? `${code}: ${message}` : message, "error");
     return undefined;
   }

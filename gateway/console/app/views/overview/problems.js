@@ -1,10 +1,11 @@
 /** What is wrong, and where to look: shown before everything else, and absent if there is nothing. */
 
 import { html } from "../../../vendor/ui.js";
-import { RunLink } from "../../parts/basic.js";
+import { Moment, RunLink } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
 import { now, span } from "../../state/clock.js";
+import { outage } from "../../state/outage.js";
 import { useReading } from "../../state/reading.js";
 import { client, connection, live, may } from "../../state/session.js";
 
@@ -32,6 +33,10 @@ function ofConnections(workers) {
   const found = [];
   if (connection.value?.status === "reconnecting") {
     found.push({ key: "connection", tone: "bad", text: "The connection is lost: what this page shows is from before." });
+  }
+  const down = outage();
+  if (down) {
+    found.push({ key: "outage", tone: "bad", text: html`The engine was unavailable at <${Moment} at=${down.at} />: <${Text} value=${down.message} />` });
   }
   for (const [id, { status }] of live.executors.value) {
     if (status !== "disconnected") continue;
