@@ -9,6 +9,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -111,6 +112,7 @@ class EntryPoint:
             check_name("by", by)
         reply: Reply[Any] = message.reply
         (actor or self._supervisor).tell(message)
+        del message  # its receiver can free it while the caller waits
         self._unanswered[reply] = None
         try:
             return await reply.get()
@@ -213,11 +215,11 @@ class EntryPoint:
         if together is not None:
             submission.events, more = together(submission.id)
             submission.memos += more
-        submit = Submit(submission, options.on_conflict, Reply())
         span = None
         if options.traceparent is not None or tracing.API in sys.modules:
             span = begin_trace(submission, options)
-        accepted: Accepted = await (self.ask(submit) if span is None else traced(span, self.ask, submit))
+        asking = self.ask if span is None else partial(traced, span, self.ask)
+        accepted: Accepted = await asking(Submit(submission, options.on_conflict, Reply()))
         return accepted, accepted.ended or submission.ended
 
     async def submit_many(
