@@ -355,21 +355,19 @@ class MemoryStore:
         if not isinstance(event, RunEvent):
             self._others.append(event)
         elif kind is not RunProgress:
-            self._append(event)
+            self._append(event.run, event)
         remember = _BY_EVENT.get(kind)
         if remember is not None:
             remember(self, event)
 
-    def _append(self, event: RunEvent) -> None:
-        events = self._events.get(event.run)
+    def _append(self, run: str, event: Event) -> None:
+        events = self._events.get(run)
         if events is None:
-            self._events[event.run] = [event]
-        elif type(event) is RunStateChanged and event.to in ENDED:
-            self._events[event.run] = (*events, event)
-        elif isinstance(events, list):
+            self._events[run] = [event]
+        elif isinstance(events, list) and not (type(event) is RunStateChanged and event.to in ENDED):
             events.append(event)
         else:
-            self._events[event.run] = (*events, event)
+            self._events[run] = (*events, event)
 
     def _message(self, event: RunMessage) -> None:
         self._messages.setdefault(event.run, {})[event.seq] = event.message

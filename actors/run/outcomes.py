@@ -19,14 +19,14 @@ from .local_host import LocalHost
 from .pause import Pause
 from .restore import begin_elsewhere, continue_elsewhere, executor_lost, lapsed, refused, wait
 from .retries import decide, delay
-from .state import RunState, Steps, Verdict
+from .state import AnySteps, RunState, Steps, Verdict
 from .termination import end, suspend_for_shutdown
 from .transitions import lose_body, move
 
 logger = logging.getLogger("greenroom")
 
 
-def body_ended(run: RunState, message: BodyEnded) -> Steps | None:
+def body_ended(run: RunState, message: BodyEnded) -> AnySteps | None:
     """The body has ended: decide how the run continues."""
     execution, host = run.execution, run.host
     assert execution is not None, "a run has one body at a time"
@@ -38,12 +38,12 @@ def body_ended(run: RunState, message: BodyEnded) -> Steps | None:
     return _settle_after(_after_body(run, message, execution, host), execution)
 
 
-def _settle_after(steps: Steps | None, execution: Execution) -> Steps:
+def _settle_after(steps: AnySteps | None, execution: Execution) -> Steps:
     yield from steps or ()
     execution.settle()
 
 
-def _after_body(run: RunState, message: BodyEnded, execution: Execution, host: LocalHost) -> Steps | None:
+def _after_body(run: RunState, message: BodyEnded, execution: Execution, host: LocalHost) -> AnySteps | None:
     run.inbox = execution.close("its body has ended")
     if host.files:
         run.keep_files(host)
@@ -113,7 +113,7 @@ def _is_child_cancel(verdict: Verdict | None, error: BaseException) -> bool:
     return isinstance(error, RunCancelled) or (isinstance(error, RemoteError) and error.child_cancelled)
 
 
-def _returned(run: RunState, outcome: Returned) -> Steps:
+def _returned(run: RunState, outcome: Returned) -> AnySteps:
     verdict = run.verdict
     if verdict is not None and verdict.to is Status.CANCELLED and outcome.obeyed:
         return end(run, Status.CANCELLED, reason=verdict.reason, by=verdict.by)

@@ -31,9 +31,11 @@ from .pause import Pause
 from .services import Services
 from .timers import RunClock, Timers
 
-Steps = Generator[Change, Outcome, object]
-"""The steps that handle a message: each yielded change is committed or refused before the next step. What
-they return has no meaning here."""
+Steps = Generator[Change, Outcome, None]
+"""The steps that handle a message: each yielded change is committed or refused before the next step."""
+
+AnySteps = Generator[Change, Outcome, object]
+"""Steps with any result, which is not used."""
 
 BackgroundTask = tuple[Callable[[], Awaitable[Any]], Callable[[Any], Steps]]
 
