@@ -17,7 +17,7 @@ from .execution import Execution, LocalExecution
 from .failures import RemoteError, log_failure
 from .local_host import LocalHost
 from .pause import Pause
-from .restore import begin_elsewhere, continue_elsewhere, executor_lost, lapsed, refused, wait
+from .restore import begin_elsewhere, continue_elsewhere, executor_lost, lapsed, refused, wait, without_body
 from .retries import decide, delay
 from .state import AnySteps, RunState, Steps, Verdict
 from .termination import end, suspend_for_shutdown
@@ -171,8 +171,12 @@ def _stopped(run: RunState, verdict: Verdict, *, unrecorded: bool) -> Steps:
         return
     elsewhere, executed = run.stopping is None, run.status is Status.RUNNING
     run.next_attempt = run.attempt
+    if run.has_interrupts:
+        run.interrupts.body_ended()
     if executed:
         yield from suspend_for_shutdown(run, verdict.reason, enters_again=elsewhere)
+    elif elsewhere:
+        yield from without_body(run, run.waiting_for)
     else:
         yield from lose_body(run)
     if elsewhere:
