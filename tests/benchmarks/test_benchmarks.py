@@ -1,4 +1,5 @@
-"""The benchmarks still run, with small sizes; their results are not checked here."""
+"""The benchmarks still run, with small sizes; their results are not checked here. `GREENROOM_BENCHMARKS=long`
+adds the one that executes an earlier version."""
 
 import logging
 import sqlite3
@@ -158,6 +159,7 @@ def test_the_batches_benchmark_reports_the_same_as_a_table_and_as_json(monkeypat
     assert sum(figure.passed is not None for figure in figures) == 3
 
 
+@pytest.mark.long("GREENROOM_BENCHMARKS")
 def test_the_before_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(store, "ALONE", 5)
     try:
