@@ -4,8 +4,8 @@ In each order all rules of the simulation are checked. The outcomes of a race mu
 test lists, so a test without a real race fails, too. Every walk is complete: it ends when all orders that
 differ have been explored, not at a limit.
 
-`GREENROOM_WALKS=long` adds the largest races, and walks two others completely, of which otherwise only random
-orders are tried. The counts are printed (`-s`).
+`GREENROOM_WALKS=long` adds the largest races, and walks three others completely, of which otherwise only
+random orders are tried. The counts are printed (`-s`).
 """
 
 from __future__ import annotations
@@ -484,7 +484,7 @@ async def two_cancels_against_finish(world: World, race: Race) -> str:
 
 @pytest.mark.usefixtures("prompt_disk")
 def test_two_cancels_against_the_end_of_the_body():
-    walked(
+    walked_if_long(
         two_cancels_against_finish,
         "cancelled; cancelling, conflict",  # one of them has cancelled it, never both
         "succeeded; cancelling, conflict",
