@@ -12,7 +12,7 @@ import trio
 from greenroom.gateway import Role, add_token
 
 from ..clients.browser import needs_browser
-from .test_pages import AXE, HOSTILE, PRINTABLE, House, house, needs_axe
+from .test_pages import AXE, HOSTILE, PRINTABLE, House, house, needs_axe, pass_runs
 
 pytestmark = needs_browser
 
@@ -142,6 +142,23 @@ async def test_the_history_is_read_page_by_page(home):
     await home.tab.until(
         "![...document.querySelectorAll('button')].some((one) => one.innerText === 'Older runs')"
     )
+
+
+async def test_the_history_follows_the_runs_of_the_handle(home):
+    await home.tab.open(f"{home.url}/handles/alice")
+    await home.tab.until_text("There are no runs yet.")
+    ticket = await home.engine.submit("wait", handle="alice")
+    await home.tab.until_text("running", "tbody")
+    await home.engine.inject("alice", "go")
+    await ticket.result()
+    await home.tab.until_text("succeeded", "tbody")
+    await home.engine.submit("wait", handle="alice")
+    await home.tab.until("document.querySelectorAll('tbody tr').length === 2")
+    await pass_runs(home, 1000)  # the state has only the ended runs of other handles now
+    last = (await home.engine.snapshot()).seq
+    await home.tab.until(f"document.querySelector('.connection').title.endsWith(' {last}')")
+    assert "succeeded" in await home.tab.text("tbody")
+    assert await home.tab.run("document.querySelectorAll('tbody tr').length") == 2
 
 
 @pytest.mark.parametrize("name", ["a/b", "c d?e#f%2F", "ключ", PRINTABLE])

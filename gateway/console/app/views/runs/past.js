@@ -3,6 +3,7 @@
  * page. What happens changes the list at once.
  */
 
+import { hasEnded } from "../../../greenroom.js";
 import { html, signal, useEffect, useMemo } from "../../../vendor/ui.js";
 import { Elapsed, HandleLink, Moment, Nothing, RunLink, Status } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
@@ -89,6 +90,7 @@ class Past {
   take({ reset, runs }) {
     if (reset) this.#rows.rebuild(live.runs);
     else this.#rows.update(runs, live.runs);
+    this.#rows.add(this.shown().filter(hasEnded)); // they stay in the list after the state has dropped them
   }
 
   /** Show another page. */
