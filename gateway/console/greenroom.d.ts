@@ -637,6 +637,9 @@ export class RunEnded extends Error {
   readonly run: RunRecord;
 }
 
+/** The most ended runs that a snapshot and the state contain: those that ended last. */
+export const KEPT_ENDED_RUNS: number;
+
 /** Whether the status of a run is final. */
 export function hasEnded(run: Pick<RunRecord, "status">): boolean;
 

@@ -53,7 +53,9 @@ export class RunEnded extends Error {
 
 // The fold. It follows protocol/fold.py step by step, with the same names.
 
-const KEPT_ENDED_RUNS = 1000;
+/** The most ended runs that a snapshot and the state contain: those that ended last. */
+export const KEPT_ENDED_RUNS = 1000;
+
 const UNTIL_TIME = "time";
 const UNTIL_HANDLE_FREE = "handle";
 const ENDED = new Set(["succeeded", "failed", "cancelled", "timed_out", "rejected"]);

@@ -226,8 +226,8 @@ async def test_rates_count_what_happens_in_each_second():
         rates.take(change("a", "running", "failed", 101), runs);
         rates.take(change("b", "running", "succeeded", 101), runs);
         const series = rates.series(0);
-        answer({ length: series.length, last: series.slice(-7), hour: rates.failedInTheLastHour(200),
-            later: rates.failedInTheLastHour(3600 + 98) });
+        answer({ length: series.length, last: series.slice(-7), hour: rates.failures(200).count,
+            later: rates.failures(3600 + 98).count });
         """
     )
     found = await run_node(program)
@@ -238,6 +238,33 @@ async def test_rates_count_what_happens_in_each_second():
     second = found["last"][5]
     assert (second["started"], second["ended"], round(second["waited"], 6)) == (2, 0, 10.2)
     assert found["last"][6] == {**nothing, "ended": 2, "failed": 1}
+
+
+async def test_rates_say_from_when_on_they_are_known():
+    program = (
+        load("state/rates.js", "../greenroom.js")
+        + """
+        const rates = new Rates();
+        const ended = (number) => ({ id: String(number), status: number % 2 ? "failed" : "succeeded",
+            created_at: 0, placed_at: 0, started_at: 0, ended_at: 1000 + number / 10 });
+        const state = (count) => Array.from({ length: count }, (_, index) => ended(index));
+        const seen = () => [rates.failures(1110), rates.unknownUntil(1110), rates.series(1110).length];
+        rates.restart(state(KEPT_ENDED_RUNS - 1));
+        const all = seen();
+        rates.restart(state(KEPT_ENDED_RUNS));
+        const some = seen();
+        const fail = (run, at) => rates.take({ type: "run_state_changed", run, to: "failed", at }, new Map());
+        for (let number = 0; number < 10_000; number++) fail(`f${number}`, 1200 + number / 1000);
+        answer({ all, some, later: rates.failures(4600), many: rates.failures(4805), over: rates.unknownUntil(1200) });
+        """
+    )
+    found = await run_node(program)
+    assert found["all"] == [{"count": 499, "since": -2490, "complete": True}, None, 120]
+    assert found["some"] == [{"count": 500, "since": 1000, "complete": False}, 1000, 111]
+    assert found["later"] == {"count": 10_000, "since": 1099.9, "complete": False}
+    assert found["many"]["count"] == 5_000
+    assert found["many"]["complete"]
+    assert found["over"] is None
 
 
 async def test_the_list_of_handles_selects_by_text_and_status_in_alphabetical_order():

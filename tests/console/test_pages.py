@@ -159,6 +159,31 @@ async def test_a_body_that_ignores_its_cancellation_is_named_until_its_handle_is
     await home.tab.until("!document.querySelector('.problems')")
 
 
+async def test_numbers_cover_only_what_the_page_knows(home):
+    await pass_runs(home, 1000)
+    await home.engine.submit("fail", handle="bob", params="no")
+    await home.tab.open(home.url)
+    await home.tab.until_text("failed since ", ".tile.failed")
+    await home.tab.until_text("These are known since ", ".charts")
+    assert "&since=20" in await home.tab.run("document.querySelector('.tile.failed').href")
+    await home.tab.open(f"{home.url}/handles")
+    await home.tab.until_text("1,000+", ".title")
+    await home.tab.open(f"{home.url}/runs?job=add")
+    await home.tab.until_text("999+", ".title")
+    scroll = "document.querySelector('.virtual').scrollTop = 1e9"
+    await home.tab.until(f"{scroll}, document.querySelector('.title .number').innerText === '1,000'")
+
+
+async def test_the_longest_wait_is_that_of_a_run_that_waits(home):
+    await home.engine.set_max_concurrent(0)
+    await home.engine.submit("wait", handle="alice")
+    await home.tab.open(home.url)
+    wait = "document.querySelector('.chart:last-of-type strong')?.innerText"
+    await home.tab.until(f"parseFloat({wait}) > 1")
+    await home.engine.set_max_concurrent(4)
+    await home.tab.until(f"{wait} === '0 ms'")
+
+
 async def test_an_interrupt_is_answered_in_the_overview(home):
     ticket = await home.engine.submit("ask", handle="alice")
     await home.tab.open(home.url)

@@ -31,7 +31,7 @@ export function Handles({ query }) {
   return html`<section class="runs" aria-labelledby="handles-title">
     <div class="title">
       <h1 id="handles-title">Handles</h1>
-      <span class="faint number">${names.count.toLocaleString()}</span>
+      <span class="faint number">${names.count.toLocaleString()}${live.hasAllEnded ? "" : "+"}</span>
     </div>
     <form class="filters" aria-label="Filter" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
       <div class="chips" role="group" aria-label="Status">

@@ -59,6 +59,12 @@ function seconds(text) {
   return Number.isNaN(at) ? null : at / 1000;
 }
 
+/** A time as the value of `since` or `until`: the minute in which it is. @param {number} at */
+export function written(at) {
+  const local = new Date(at * 1000);
+  return new Date((at - local.getTimezoneOffset() * 60) * 1000).toISOString().slice(0, 16);
+}
+
 /** @param {RunFilter} filter @returns {(run: RunRecord) => boolean} */
 export function matcher(filter) {
   const { status, tags, since, until, text, flow } = filter;

@@ -56,7 +56,7 @@ export function Runs({ query }) {
   return html`<section class="runs" aria-labelledby="runs-title">
     <div class="title">
       <h1 id="runs-title">Runs</h1>
-      <span class="faint number" aria-live="off">${rows.count.toLocaleString()}</span>
+      <span class="faint number" aria-live="off">${rows.count.toLocaleString()}${pages.complete ? "" : "+"}</span>
     </div>
     <${Filters} query=${query} />
     <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
@@ -137,6 +137,11 @@ class Pages {
     this.#changed = changed;
   }
 
+  /** Whether the list has all runs that match. */
+  get complete() {
+    return this.#over || this.#options === null || live.hasAllEnded;
+  }
+
   /** Read pages until the list is longer, or there are no more. */
   async more() {
     if (this.#busy || this.#options === null) return;
@@ -144,7 +149,7 @@ class Pages {
     const before = this.#rows.count;
     for (let page = 0; page < MOST_PAGES && !this.#over && this.#rows.count === before; page++) await this.#read();
     this.#busy = false;
-    if (this.#rows.count > before) this.#changed();
+    if (this.#rows.count > before || this.#over) this.#changed();
   }
 
   async #read() {
