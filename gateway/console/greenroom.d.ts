@@ -640,6 +640,9 @@ export class RunEnded extends Error {
 /** The most ended runs that a snapshot and the state contain: those that ended last. */
 export const KEPT_ENDED_RUNS: number;
 
+/** A new id for the option `requestId`: all submissions with the same one make one run. */
+export function drawId(): string;
+
 /** Whether the status of a run is final. */
 export function hasEnded(run: Pick<RunRecord, "status">): boolean;
 

@@ -1915,7 +1915,8 @@ function withSlash(url) {
   return address.href;
 }
 
-function drawId() {
+/** A new id for the option `requestId`: all submissions with the same one make one run. */
+export function drawId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -255,7 +255,8 @@ async def test_rates_say_from_when_on_they_are_known():
         const some = seen();
         const fail = (run, at) => rates.take({ type: "run_state_changed", run, to: "failed", at }, new Map());
         for (let number = 0; number < 10_000; number++) fail(`f${number}`, 1200 + number / 1000);
-        answer({ all, some, later: rates.failures(4600), many: rates.failures(4805), over: rates.unknownUntil(1200) });
+        const [later, many] = [rates.failures(4600), rates.failures(4805)];
+        answer({ all, some, later, many, over: rates.unknownUntil(1200) });
         """
     )
     found = await run_node(program)

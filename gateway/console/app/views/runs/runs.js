@@ -7,7 +7,7 @@ import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
 import { client, live } from "../../state/session.js";
-import { attempt } from "../../state/toasts.js";
+import { report } from "../../state/toasts.js";
 import { Bulk } from "./bulk.js";
 import { COLUMNS, chosen } from "./columns.js";
 import { endedOptions, filterOf, matcher } from "./filter.js";
@@ -154,7 +154,7 @@ class Pages {
 
   async #read() {
     const options = { ...this.#options, limit: PAGE, ...(this.#before && { before: this.#before }) };
-    const found = await attempt(() => client().listRuns(options));
+    const found = await report(() => client().listRuns(options));
     this.#over = found === undefined || found.length < PAGE;
     if (!found) return;
     this.#before = found.at(-1)?.id ?? this.#before;
