@@ -637,6 +637,9 @@ export class RunEnded extends Error {
   readonly run: RunRecord;
 }
 
+/** The types of events. */
+export const EVENT_TYPES: readonly EventType[];
+
 /** The most ended runs that a snapshot and the state contain: those that ended last. */
 export const KEPT_ENDED_RUNS: number;
 

@@ -53,6 +53,14 @@ export class RunEnded extends Error {
 
 // The fold. It follows protocol/fold.py step by step, with the same names.
 
+/** The types of events. */
+export const EVENT_TYPES = Object.freeze([
+  "run_state_changed", "run_changed", "run_progress", "run_log", "run_waiting", "run_message", "run_signal",
+  "node_started", "node_ran", "interrupt_opened", "interrupt_closed", "lane_changed", "handle_changed",
+  "engine_changed", "flow_changed", "node_worker_changed", "executor_changed", "node_changed", "leader_changed",
+  "schedule_changed", "schedule_fired", "schedule_missed", "webhook_changed",
+]);
+
 /** The most ended runs that a snapshot and the state contain: those that ended last. */
 export const KEPT_ENDED_RUNS = 1000;
 

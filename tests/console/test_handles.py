@@ -159,6 +159,19 @@ async def test_the_history_follows_the_runs_of_the_handle(home):
     assert await home.tab.run("document.querySelectorAll('tbody tr').length") == 2
 
 
+async def test_an_old_handle_is_found_and_has_its_last_outcome(home):
+    await home.engine.submit("fail", handle="old", params="no")
+    await home.engine.set_params("draft", {"a": 1})
+    await home.engine.submit("fail", handle="draft", params="no")
+    await pass_runs(home, 1000)
+    await home.tab.open(f"{home.url}/handles?text=draft")
+    await home.tab.until_text("last outcome not loaded", "#row-draft")
+    await home.tab.open(f"{home.url}/handles?text=old")
+    await home.tab.until_text("No handle matches the filter.")
+    await home.tab.run("document.querySelector('main a[href$=\"/handles/old\"]').click()")
+    await home.tab.until_text("Failed", ".title")
+
+
 @pytest.mark.parametrize("name", ["a/b", "c d?e#f%2F", "ключ", PRINTABLE])
 async def test_every_name_has_an_address(name, home):
     await home.engine.submit("wait", handle=name, params={HOSTILE: HOSTILE})

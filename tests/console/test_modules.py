@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from greenroom.protocol.events import Event
 from greenroom.protocol.records import RunRecord
 from greenroom.protocol.run_filter import RunFilter
 from greenroom.protocol.states import Status
@@ -118,11 +119,33 @@ async def test_the_filter_finds_a_text_anywhere_in_a_run_and_times_of_creation()
             found("text=nothing"),
             found(`since=${new Date(50_000).toISOString()}`),
             found(`until=${new Date(50_000).toISOString()}`),
-            found("since=never&status=nonsense"),
+            found(""),
         ]);
         """
     )
     assert await run_node(program, runs) == [3, 0, 1, 3, 4]
+
+
+async def test_a_filter_that_is_unknown_selects_no_run_and_says_why():
+    program = (
+        load("views/runs/filter.js")
+        + """
+        answer(["status=nonsense&status=failed", "staus=failed", "since=never"].map((query) => {
+            const filter = filterOf(new URLSearchParams(query));
+            return [filter.problems, argument.filter(matcher(filter)).length, endedOptions(filter)];
+        }));
+        """
+    )
+    assert await run_node(program, plain(run(1, status=Status.FAILED))) == [
+        [["nonsense is not a status"], 0, None],
+        [["staus is not a filter"], 0, None],
+        [["since is not a time: never"], 0, None],
+    ]
+
+
+async def test_the_client_knows_the_types_of_events():
+    program = load("../greenroom.js") + "answer(EVENT_TYPES);"
+    assert await run_node(program) == [one.__struct_config__.tag for one in get_args(Event)]
 
 
 async def test_only_ended_runs_are_read_from_the_store():
@@ -336,10 +359,11 @@ async def test_the_survey_finds_who_waits_what_blocks_and_what_is_stuck():
     program = (
         load("state/survey.js")
         + """
-        const { stuck, waits, executing } = survey(argument);
+        const { stuck, waits, delayed, inHandles, executing } = survey(argument);
         const ids = (runs) => runs.map(({ id }) => parseInt(id, 16));
         answer({
             stuck: ids(stuck),
+            others: [delayed, inHandles],
             waits: [...waits].map(([lane, { run, since, queued, blockers }]) =>
                 [lane, parseInt(run.id, 16), since, queued, ids(blockers)]),
             executing: [...executing].map(([executor, runs]) => [executor, ids(runs).length]),
@@ -348,6 +372,7 @@ async def test_the_survey_finds_who_waits_what_blocks_and_what_is_stuck():
     )
     assert await run_node(program, plain(*runs)) == {
         "stuck": [20, 21],
+        "others": [1, 1],
         "waits": [["main", 2, 0.5, 2, [10, 11, 12, 13, 14]], ["images", 3, 3, 1, []]],
         "executing": [["e1", 7], [None, 1]],
     }

@@ -175,6 +175,23 @@ async def test_numbers_cover_only_what_the_page_knows(home):
     await home.tab.until(f"{scroll}, document.querySelector('.title .number').innerText === '1,000'")
 
 
+async def test_the_queued_runs_of_the_lanes_add_up(home):
+    await home.engine.submit("wait", handle="alice")
+    await home.engine.submit("wait", handle="alice", on_conflict="queue")
+    await home.engine.submit("wait", handle="bob", delay=3600)
+    await home.engine.submit("wait", handle="carol", delay=3600)
+    await home.tab.open(home.url)
+    await home.tab.until_text("delayed until their time", ".lanes")
+    rows = await home.tab.run(
+        "[...document.querySelectorAll('.lanes .lane')].map((row) => [row.children[0], row.children[2]])"
+        ".map((cells) => cells.map((cell) => cell.innerText))"
+    )
+    numbers = dict(rows[1:])
+    assert numbers["all lanes"] == numbers["main"] == "0"
+    assert numbers["delayed until their time"] == "2"
+    assert numbers["waiting for their handles"] == "1"
+
+
 async def test_the_longest_wait_is_that_of_a_run_that_waits(home):
     await home.engine.set_max_concurrent(0)
     await home.engine.submit("wait", handle="alice")
@@ -210,6 +227,14 @@ async def test_the_list_follows_runs_and_its_filter_is_in_the_address(home):
     await home.tab.fill(".field input", "wait")
     await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 1")
     assert await home.path() == "/runs?status=failed&status=running&job=wait"
+
+
+@pytest.mark.parametrize("query", ["status=bogus", "staus=running"])
+async def test_an_unknown_filter_lists_no_run(query, home):
+    await home.engine.submit("wait", handle="alice")
+    await home.tab.open(f"{home.url}/runs?{query}")
+    await home.tab.until_text("No run is listed, because the filter is unknown", ".error-text")
+    assert await home.tab.run("document.querySelectorAll('.virtual-rows .row').length") == 0
 
 
 async def test_selected_runs_are_cancelled_together(home):

@@ -3,6 +3,7 @@
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Nothing } from "../../parts/basic.js";
 import { listKeys } from "../../parts/listkeys.js";
+import { Text } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
@@ -74,7 +75,9 @@ export function Runs({ query }) {
         return run && html`<${Row} run=${run} columns=${columns} grid=${grid} active=${active} selected=${selected} />`;
       }}
     />
-    ${rows.count === 0 && html`<${Nothing}>${query.size > 0 ? "No run matches the filter." : "There are no runs yet."}<//>`}
+    ${filter.problems.length > 0 &&
+    html`<p class="error-text" role="alert">No run is listed, because the filter is unknown: <${Text} value=${filter.problems.join("; ")} />.</p>`}
+    ${rows.count === 0 && filter.problems.length === 0 && html`<${Nothing}>${query.size > 0 ? "No run matches the filter." : "There are no runs yet."}<//>`}
   </section>`;
 }
 
