@@ -531,6 +531,23 @@ async def test_an_action_whose_answer_was_lost_says_that_its_effect_is_unknown(h
     home.tab.problems = without_failed_connections(home.tab.problems)
 
 
+async def test_a_lost_answer_for_selected_runs_is_not_called_a_refusal(home):
+    await home.engine.submit("wait", handle="bob")
+    async with proxy(home.gateway.port) as between:
+        await home.tab.open(f"http://127.0.0.1:{between.port}/runs?job=wait")
+        await home.tab.click("Select all")
+        before = (await home.engine.snapshot()).seq
+        between.drops_replies = True
+        await home.tab.click("Cancel 1", ".bulk")
+        await home.tab.click("Cancel, keep files", "dialog")
+        async for _ in home.engine.events(after=before):
+            break
+        between.cut()
+        between.drops_replies = False
+        await home.tab.until_text("1 unknown: ", ".toast.error")
+    home.tab.problems = without_failed_connections(home.tab.problems)
+
+
 async def test_clicks_in_a_row_send_one_command(home):
     ended = await home.engine.submit("add", handle="alice", params={"a": 1, "b": 2})
     await ended.wait()

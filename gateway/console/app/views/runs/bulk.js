@@ -1,5 +1,6 @@
 /** Actions for the selected runs. A run that refuses does not stop the others; the message says how many did. */
 
+import { OutcomeUnknown } from "../../../greenroom.js";
 import { html, useMemo } from "../../../vendor/ui.js";
 import { ask } from "../../parts/dialog.js";
 import { Requests } from "../../state/requests.js";
@@ -63,6 +64,9 @@ async function each(runs, command, done) {
   }
   const count = runs.length - errors.length;
   if (count > 0) toast(`${count} ${count === 1 ? "run" : "runs"} ${done}`);
-  if (errors.length > 0) toast(`${errors.length} refused: ${errors[0].message}`, "error");
+  const unknown = errors.filter((one) => one instanceof OutcomeUnknown);
+  const refused = errors.filter((one) => !unknown.includes(one));
+  if (refused.length > 0) toast(`${refused.length} refused: ${refused[0].message}`, "error");
+  if (unknown.length > 0) toast(`${unknown.length} unknown: ${unknown[0].message}`, "error");
   return true;
 }
