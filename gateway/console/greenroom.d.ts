@@ -637,6 +637,15 @@ export class RunEnded extends Error {
   readonly run: RunRecord;
 }
 
+/** The types of events. */
+export const EVENT_TYPES: readonly EventType[];
+
+/** The most ended runs that a snapshot and the state contain: those that ended last. */
+export const KEPT_ENDED_RUNS: number;
+
+/** A new id for the option `requestId`: all submissions with the same one make one run. */
+export function drawId(): string;
+
 /** Whether the status of a run is final. */
 export function hasEnded(run: Pick<RunRecord, "status">): boolean;
 

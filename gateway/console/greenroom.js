@@ -53,7 +53,17 @@ export class RunEnded extends Error {
 
 // The fold. It follows protocol/fold.py step by step, with the same names.
 
-const KEPT_ENDED_RUNS = 1000;
+/** The types of events. */
+export const EVENT_TYPES = Object.freeze([
+  "run_state_changed", "run_changed", "run_progress", "run_log", "run_waiting", "run_message", "run_signal",
+  "node_started", "node_ran", "interrupt_opened", "interrupt_closed", "lane_changed", "handle_changed",
+  "engine_changed", "flow_changed", "node_worker_changed", "executor_changed", "node_changed", "leader_changed",
+  "schedule_changed", "schedule_fired", "schedule_missed", "webhook_changed",
+]);
+
+/** The most ended runs that a snapshot and the state contain: those that ended last. */
+export const KEPT_ENDED_RUNS = 1000;
+
 const UNTIL_TIME = "time";
 const UNTIL_HANDLE_FREE = "handle";
 const ENDED = new Set(["succeeded", "failed", "cancelled", "timed_out", "rejected"]);
@@ -1913,7 +1923,8 @@ function withSlash(url) {
   return address.href;
 }
 
-function drawId() {
+/** A new id for the option `requestId`: all submissions with the same one make one run. */
+export function drawId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -90,7 +90,7 @@ class Tab:
                 const controls = {json.dumps(where)} + " :is(a, button, summary, input)";
                 const found = [...document.querySelectorAll(controls)]
                     .find((one) => [one.innerText?.trim(), one.ariaLabel].includes({json.dumps(label)}));
-                if (!found || found.disabled) return false;
+                if (!found || found.disabled || found.ariaDisabled === "true") return false;
                 found.click();
                 return true;
             }})()"""

@@ -12,7 +12,7 @@ import trio
 from greenroom.gateway import Role, add_token
 
 from ..clients.browser import needs_browser
-from .test_pages import AXE, HOSTILE, PRINTABLE, House, house, needs_axe
+from .test_pages import AXE, HOSTILE, PRINTABLE, House, house, needs_axe, pass_runs
 
 pytestmark = needs_browser
 
@@ -96,10 +96,8 @@ async def test_a_conflict_that_the_page_could_not_know_yet_is_said(home):
     await home.tab.fill("#job", "wait")
     await home.tab.run(
         f"""(() => {{
-            const start = {START};
-            start.click();
-            start.disabled = false;
-            start.click();
+            {START}.click();
+            {START}.nextElementSibling.click();
         }})()"""
     )
     await home.tab.until_text("conflict: ", ".toast.error")
@@ -142,6 +140,36 @@ async def test_the_history_is_read_page_by_page(home):
     await home.tab.until(
         "![...document.querySelectorAll('button')].some((one) => one.innerText === 'Older runs')"
     )
+
+
+async def test_the_history_follows_the_runs_of_the_handle(home):
+    await home.tab.open(f"{home.url}/handles/alice")
+    await home.tab.until_text("There are no runs yet.")
+    ticket = await home.engine.submit("wait", handle="alice")
+    await home.tab.until_text("running", "tbody")
+    await home.engine.inject("alice", "go")
+    await ticket.result()
+    await home.tab.until_text("succeeded", "tbody")
+    await home.engine.submit("wait", handle="alice")
+    await home.tab.until("document.querySelectorAll('tbody tr').length === 2")
+    await pass_runs(home, 1000)  # the state has only the ended runs of other handles now
+    last = (await home.engine.snapshot()).seq
+    await home.tab.until(f"document.querySelector('.connection').title.endsWith(' {last}')")
+    assert "succeeded" in await home.tab.text("tbody")
+    assert await home.tab.run("document.querySelectorAll('tbody tr').length") == 2
+
+
+async def test_an_old_handle_is_found_and_has_its_last_outcome(home):
+    await home.engine.submit("fail", handle="old", params="no")
+    await home.engine.set_params("draft", {"a": 1})
+    await home.engine.submit("fail", handle="draft", params="no")
+    await pass_runs(home, 1000)
+    await home.tab.open(f"{home.url}/handles?text=draft")
+    await home.tab.until_text("last outcome not loaded", "#row-draft")
+    await home.tab.open(f"{home.url}/handles?text=old")
+    await home.tab.until_text("No handle matches the filter.")
+    await home.tab.run("document.querySelector('main a[href$=\"/handles/old\"]').click()")
+    await home.tab.until_text("Failed", ".title")
 
 
 @pytest.mark.parametrize("name", ["a/b", "c d?e#f%2F", "ключ", PRINTABLE])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from greenroom.protocol.events import Event
 from greenroom.protocol.records import RunRecord
 from greenroom.protocol.run_filter import RunFilter
 from greenroom.protocol.states import Status
@@ -118,11 +119,33 @@ async def test_the_filter_finds_a_text_anywhere_in_a_run_and_times_of_creation()
             found("text=nothing"),
             found(`since=${new Date(50_000).toISOString()}`),
             found(`until=${new Date(50_000).toISOString()}`),
-            found("since=never&status=nonsense"),
+            found(""),
         ]);
         """
     )
     assert await run_node(program, runs) == [3, 0, 1, 3, 4]
+
+
+async def test_a_filter_that_is_unknown_selects_no_run_and_says_why():
+    program = (
+        load("views/runs/filter.js")
+        + """
+        answer(["status=nonsense&status=failed", "staus=failed", "since=never"].map((query) => {
+            const filter = filterOf(new URLSearchParams(query));
+            return [filter.problems, argument.filter(matcher(filter)).length, endedOptions(filter)];
+        }));
+        """
+    )
+    assert await run_node(program, plain(run(1, status=Status.FAILED))) == [
+        [["nonsense is not a status"], 0, None],
+        [["staus is not a filter"], 0, None],
+        [["since is not a time: never"], 0, None],
+    ]
+
+
+async def test_the_client_knows_the_types_of_events():
+    program = load("../greenroom.js") + "answer(EVENT_TYPES);"
+    assert await run_node(program) == [one.__struct_config__.tag for one in get_args(Event)]
 
 
 async def test_only_ended_runs_are_read_from_the_store():
@@ -226,8 +249,8 @@ async def test_rates_count_what_happens_in_each_second():
         rates.take(change("a", "running", "failed", 101), runs);
         rates.take(change("b", "running", "succeeded", 101), runs);
         const series = rates.series(0);
-        answer({ length: series.length, last: series.slice(-7), hour: rates.failedInTheLastHour(200),
-            later: rates.failedInTheLastHour(3600 + 98) });
+        answer({ length: series.length, last: series.slice(-7), hour: rates.failures(200).count,
+            later: rates.failures(3600 + 98).count });
         """
     )
     found = await run_node(program)
@@ -238,6 +261,34 @@ async def test_rates_count_what_happens_in_each_second():
     second = found["last"][5]
     assert (second["started"], second["ended"], round(second["waited"], 6)) == (2, 0, 10.2)
     assert found["last"][6] == {**nothing, "ended": 2, "failed": 1}
+
+
+async def test_rates_say_from_when_on_they_are_known():
+    program = (
+        load("state/rates.js", "../greenroom.js")
+        + """
+        const rates = new Rates();
+        const ended = (number) => ({ id: String(number), status: number % 2 ? "failed" : "succeeded",
+            created_at: 0, placed_at: 0, started_at: 0, ended_at: 1000 + number / 10 });
+        const state = (count) => Array.from({ length: count }, (_, index) => ended(index));
+        const seen = () => [rates.failures(1110), rates.unknownUntil(1110), rates.series(1110).length];
+        rates.restart(state(KEPT_ENDED_RUNS - 1));
+        const all = seen();
+        rates.restart(state(KEPT_ENDED_RUNS));
+        const some = seen();
+        const fail = (run, at) => rates.take({ type: "run_state_changed", run, to: "failed", at }, new Map());
+        for (let number = 0; number < 10_000; number++) fail(`f${number}`, 1200 + number / 1000);
+        const [later, many] = [rates.failures(4600), rates.failures(4805)];
+        answer({ all, some, later, many, over: rates.unknownUntil(1200) });
+        """
+    )
+    found = await run_node(program)
+    assert found["all"] == [{"count": 499, "since": -2490, "complete": True}, None, 120]
+    assert found["some"] == [{"count": 500, "since": 1000, "complete": False}, 1000, 111]
+    assert found["later"] == {"count": 10_000, "since": 1099.9, "complete": False}
+    assert found["many"]["count"] == 5_000
+    assert found["many"]["complete"]
+    assert found["over"] is None
 
 
 async def test_the_list_of_handles_selects_by_text_and_status_in_alphabetical_order():
@@ -308,10 +359,11 @@ async def test_the_survey_finds_who_waits_what_blocks_and_what_is_stuck():
     program = (
         load("state/survey.js")
         + """
-        const { stuck, waits, executing } = survey(argument);
+        const { stuck, waits, delayed, inHandles, executing } = survey(argument);
         const ids = (runs) => runs.map(({ id }) => parseInt(id, 16));
         answer({
             stuck: ids(stuck),
+            others: [delayed, inHandles],
             waits: [...waits].map(([lane, { run, since, queued, blockers }]) =>
                 [lane, parseInt(run.id, 16), since, queued, ids(blockers)]),
             executing: [...executing].map(([executor, runs]) => [executor, ids(runs).length]),
@@ -320,6 +372,7 @@ async def test_the_survey_finds_who_waits_what_blocks_and_what_is_stuck():
     )
     assert await run_node(program, plain(*runs)) == {
         "stuck": [20, 21],
+        "others": [1, 1],
         "waits": [["main", 2, 0.5, 2, [10, 11, 12, 13, 14]], ["images", 3, 3, 1, []]],
         "executing": [["e1", 7], [None, 1]],
     }

@@ -3,6 +3,7 @@ hostile text. No test leaves an error on the console, or a violation of the Cont
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -177,6 +178,48 @@ async def test_a_body_that_ignores_its_cancellation_is_named_until_its_handle_is
     await home.tab.until("!document.querySelector('.problems')")
 
 
+async def test_numbers_cover_only_what_the_page_knows(home):
+    await pass_runs(home, 1000)
+    await home.engine.submit("fail", handle="bob", params="no")
+    await home.tab.open(home.url)
+    await home.tab.until_text("failed since ", ".tile.failed")
+    await home.tab.until_text("These are known since ", ".charts")
+    assert "&since=20" in await home.tab.run("document.querySelector('.tile.failed').href")
+    await home.tab.open(f"{home.url}/handles")
+    await home.tab.until_text("1,000+", ".title")
+    await home.tab.open(f"{home.url}/runs?job=add")
+    await home.tab.until_text("999+", ".title")
+    scroll = "document.querySelector('.virtual').scrollTop = 1e9"
+    await home.tab.until(f"{scroll}, document.querySelector('.title .number').innerText === '1,000'")
+
+
+async def test_the_queued_runs_of_the_lanes_add_up(home):
+    await home.engine.submit("wait", handle="alice")
+    await home.engine.submit("wait", handle="alice", on_conflict="queue")
+    await home.engine.submit("wait", handle="bob", delay=3600)
+    await home.engine.submit("wait", handle="carol", delay=3600)
+    await home.tab.open(home.url)
+    await home.tab.until_text("delayed until their time", ".lanes")
+    rows = await home.tab.run(
+        "[...document.querySelectorAll('.lanes .lane')].map((row) => [row.children[0], row.children[2]])"
+        ".map((cells) => cells.map((cell) => cell.innerText))"
+    )
+    numbers = dict(rows[1:])
+    assert numbers["all lanes"] == numbers["main"] == "0"
+    assert numbers["delayed until their time"] == "2"
+    assert numbers["waiting for their handles"] == "1"
+
+
+async def test_the_longest_wait_is_that_of_a_run_that_waits(home):
+    await home.engine.set_max_concurrent(0)
+    await home.engine.submit("wait", handle="alice")
+    await home.tab.open(home.url)
+    wait = "document.querySelector('.chart:last-of-type strong')?.innerText"
+    await home.tab.until(f"parseFloat({wait}) > 1")
+    await home.engine.set_max_concurrent(4)
+    await home.tab.until(f"{wait} === '0 ms'")
+
+
 async def test_an_interrupt_is_answered_in_the_overview(home):
     ticket = await home.engine.submit("ask", handle="alice")
     await home.tab.open(home.url)
@@ -202,6 +245,14 @@ async def test_the_list_follows_runs_and_its_filter_is_in_the_address(home):
     await home.tab.fill(".field input", "wait")
     await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 1")
     assert await home.path() == "/runs?status=failed&status=running&job=wait"
+
+
+@pytest.mark.parametrize("query", ["status=bogus", "staus=running"])
+async def test_an_unknown_filter_lists_no_run(query, home):
+    await home.engine.submit("wait", handle="alice")
+    await home.tab.open(f"{home.url}/runs?{query}")
+    await home.tab.until_text("No run is listed, because the filter is unknown", ".error-text")
+    assert await home.tab.run("document.querySelectorAll('.virtual-rows .row').length") == 0
 
 
 async def test_selected_runs_are_cancelled_together(home):
@@ -439,7 +490,102 @@ async def test_a_lost_connection_is_shown_and_the_page_converges_when_it_is_back
         between.refuses = False
         await home.tab.until_text("succeeded", ".virtual-rows")
         await home.tab.until_text("live", ".connection")
-    home.tab.problems = [one for one in home.tab.problems if "WebSocket connection" not in one]
+    home.tab.problems = without_failed_connections(home.tab.problems)
+
+
+def without_failed_connections(problems: list[str]) -> list[str]:
+    """The problems of a tab whose connection a test has cut."""
+    return [one for one in problems if "WebSocket connection" not in one]
+
+
+async def test_without_a_connection_actions_are_refused_and_times_stand_still(home):
+    ticket = await home.engine.submit("wait", handle="alice")
+    async with proxy(home.gateway.port) as between:
+        await home.tab.open(f"http://127.0.0.1:{between.port}/runs/{ticket.id}")
+        await home.tab.until_text("running", ".title")
+        between.refuses = True
+        between.cut()
+        await home.tab.until_text("The connection is lost. This page shows the state of", ".lost-bar")
+        seen = await home.tab.text(".about")
+        await home.tab.click("Cancel")
+        await home.tab.until_text("nothing was sent", ".toast.error")
+        assert await home.tab.run("document.querySelector('dialog')") is None
+        await home.tab.click("Dismiss")
+        await home.tab.fill("#message", "go")
+        await home.tab.click("Send", ".message")
+        await home.tab.until_text("nothing was sent", ".toast.error")
+        await trio.sleep(1.1)
+        assert await home.tab.text(".about") == seen
+        between.refuses = False
+        await home.tab.until("!document.querySelector('.lost-bar')")
+        assert (await home.engine.get_run(ticket.id)).status == "running"
+        await home.tab.until(f"document.querySelector('.about').innerText !== {json.dumps(seen)}")
+    home.tab.problems = without_failed_connections(home.tab.problems)
+
+
+async def test_an_action_whose_answer_was_lost_says_that_its_effect_is_unknown(home):
+    ended = await home.engine.submit("add", handle="alice", params={"a": 1, "b": 2})
+    waits = await home.engine.submit("wait", handle="bob")
+    async with proxy(home.gateway.port) as between:
+        for id, button, said in (
+            (ended.id, "Rerun", "it is unknown whether the action was carried out"),
+            (waits.id, "Cancel", "it may or may not have been carried out"),
+        ):
+            await home.tab.open(f"http://127.0.0.1:{between.port}/runs/{id}")
+            await home.tab.until_text("live", ".connection")
+            before = (await home.engine.snapshot()).seq
+            between.drops_replies = True
+            await home.tab.click(button, ".title")
+            if button == "Cancel":
+                await home.tab.click("Cancel, keep files", "dialog")
+            async for _ in home.engine.events(after=before):
+                break  # it is carried out, and the reply is on its way
+            between.cut()
+            between.drops_replies = False
+            await home.tab.until_text(said, ".toasts")
+            await home.tab.until_text("live", ".connection")
+        await home.tab.until_text("cancelled", ".title")
+    assert len(await home.engine.list_runs(job="add")) == 2
+    home.tab.problems = without_failed_connections(home.tab.problems)
+
+
+async def test_a_lost_answer_for_selected_runs_is_not_called_a_refusal(home):
+    await home.engine.submit("wait", handle="bob")
+    async with proxy(home.gateway.port) as between:
+        await home.tab.open(f"http://127.0.0.1:{between.port}/runs?job=wait")
+        await home.tab.click("Select all")
+        before = (await home.engine.snapshot()).seq
+        between.drops_replies = True
+        await home.tab.click("Cancel 1", ".bulk")
+        await home.tab.click("Cancel, keep files", "dialog")
+        async for _ in home.engine.events(after=before):
+            break
+        between.cut()
+        between.drops_replies = False
+        await home.tab.until_text("1 unknown: ", ".toast.error")
+    home.tab.problems = without_failed_connections(home.tab.problems)
+
+
+async def test_clicks_in_a_row_send_one_command(home):
+    ended = await home.engine.submit("add", handle="alice", params={"a": 1, "b": 2})
+    await ended.wait()
+    await home.tab.open(f"{home.url}/runs/{ended.id}")
+    find = "[...document.querySelectorAll('main button')].find((one) => one.innerText === %r)"
+    rerun = find % "Rerun"
+    await home.tab.until(rerun)
+    await home.tab.run(f"(() => {{ const it = {rerun}; it.click(); it.click(); it.click(); }})()")
+    await home.tab.until(f"!location.pathname.endsWith('{ended.id}')")
+    await home.engine.schedules.put("nightly", job="add", every=86_400, params={"a": 1, "b": 2})
+    await home.tab.open(f"{home.url}/schedules")
+    trigger = find % "Trigger"
+    await home.tab.until(trigger)
+    await home.tab.run(f"(() => {{ const it = {trigger}; it.click(); setTimeout(() => it.click(), 80); }})()")
+    await home.tab.until_text("is submitted", ".toasts")
+    await home.tab.until(f"({trigger}).ariaDisabled !== 'true'")
+    assert len(await home.engine.list_runs()) == 3
+    await home.tab.click("Trigger nightly")
+    await home.tab.until("document.querySelectorAll('.toast').length === 2")
+    assert len(await home.engine.list_runs()) == 4
 
 
 async def test_the_console_works_behind_a_proxy_that_removes_a_prefix(tmp_path: Path):

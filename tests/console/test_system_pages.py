@@ -302,6 +302,15 @@ async def test_events_appear_with_a_filter_in_the_address_and_can_be_paused(home
     await home.tab.until_text("the latest 2")
 
 
+async def test_an_unknown_type_of_events_lists_none(home):
+    await home.tab.open(f"{home.url}/events?type=bogus&type=run_log")
+    await home.tab.until_text("No event is listed, because the filter is unknown", ".error-text")
+    await (await home.engine.submit("add", handle="alice", params={"a": 1, "b": 2})).result()
+    last = (await home.engine.snapshot()).seq
+    await home.tab.until(f"document.querySelector('.connection').title.endsWith(' {last}')")
+    await home.tab.until_text("the latest 0")
+
+
 async def test_a_filter_that_is_being_written_is_kept_while_events_arrive(home):
     await home.tab.open(f"{home.url}/events?handle=alice")
     await home.tab.until("document.querySelector('.field input')")

@@ -2,7 +2,7 @@
 
 import { html } from "../vendor/ui.js";
 import { visible } from "./parts/text.js";
-import { now } from "./state/clock.js";
+import { clock } from "./state/clock.js";
 import { connection, live } from "./state/session.js";
 
 export function Connection() {
@@ -13,7 +13,7 @@ export function Connection() {
       <span class="dot" aria-hidden="true"></span><span class="label">live</span>
     </span>`;
   }
-  const wait = Math.max(0, Math.ceil(state.retryAt / 1000 - now.value));
+  const wait = Math.max(0, Math.ceil(state.retryAt / 1000 - clock.value));
   return html`<span class="connection lost" role="status" title=${visible(state.reason)}>
     <span class="dot" aria-hidden="true"></span>
     <span class="label">reconnecting${wait > 0 ? ` in ${wait} s` : "…"}</span>

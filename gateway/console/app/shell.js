@@ -6,8 +6,9 @@ import { Login } from "./login.js";
 import { Dialogs, ask } from "./parts/dialog.js";
 import { Text } from "./parts/text.js";
 import { address, go, to } from "./state/address.js";
+import { moment, now } from "./state/clock.js";
 import { addShortcuts, shortcuts } from "./state/keys.js";
-import { caller, live, logOut, may, phase, role, trouble } from "./state/session.js";
+import { caller, live, logOut, lost, may, phase, role, trouble } from "./state/session.js";
 import { changeTheme, theme } from "./state/theme.js";
 import { dismiss, toasts } from "./state/toasts.js";
 import { VIEWS } from "./views/all.js";
@@ -44,6 +45,7 @@ function Page() {
       ${VIEWS.filter(({ least }) => may(least ?? "viewer")).map((one) => html`<${ViewLink} key=${one.view} view=${one} current=${one === view} />`)}
     </nav>
     <main id="content" tabindex="-1">
+      <${LostConnection} />
       ${component
         ? html`<${component} key=${[name, ...names].join("/")} names=${names} query=${query} />`
         : html`<h1>Not found</h1><p>No view has this address. <a href=${to("")}>Go to the overview.</a></p>`}
@@ -51,6 +53,13 @@ function Page() {
     <${Toasts} />
     <${Dialogs} />
   `;
+}
+
+function LostConnection() {
+  if (!lost.value) return null;
+  return html`<p class="lost-bar" role="alert">
+    The connection is lost. This page shows the state of ${moment(now.value)}, and actions are refused until the connection is back.
+  </p>`;
 }
 
 /** @param {Event} event */

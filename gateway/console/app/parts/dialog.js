@@ -1,9 +1,11 @@
 /**
  * Questions before an action that cannot be undone: `await ask({…})` resolves to the name of the chosen button, or to
- * null. The browser's own dialog keeps the focus inside, and gives it back.
+ * null, at once if the connection is lost. The browser's own dialog keeps the focus inside, and gives it back.
  */
 
 import { html, signal, useLayoutEffect, useRef } from "../../vendor/ui.js";
+import { lost } from "../state/session.js";
+import { NOT_CONNECTED, toast } from "../state/toasts.js";
 
 /**
  * @typedef {object} Question
@@ -17,6 +19,10 @@ const question = signal(null);
 
 /** @param {Question} asked @returns {Promise<string | null>} */
 export function ask(asked) {
+  if (asked.choices.length > 0 && lost.peek()) {
+    toast(NOT_CONNECTED, "error");
+    return Promise.resolve(null);
+  }
   return new Promise((resolve) => (question.value = { ...asked, resolve }));
 }
 

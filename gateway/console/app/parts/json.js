@@ -1,7 +1,7 @@
 /** A JSON value that can be unfolded. What is folded is not rendered, so a large value costs little. */
 
 import { html, useState } from "../../vendor/ui.js";
-import { attempt } from "../state/toasts.js";
+import { report } from "../state/toasts.js";
 import { visible } from "./text.js";
 
 const PAGE = 100;
@@ -9,7 +9,7 @@ const LONG = 600;
 
 /** @param {{ value: unknown, open?: boolean }} props */
 export function Json({ value, open = true }) {
-  const copy = () => attempt(() => navigator.clipboard.writeText(JSON.stringify(value, null, 2)), "copied");
+  const copy = () => report(() => navigator.clipboard.writeText(JSON.stringify(value, null, 2)), "copied");
   return html`<div class="json mono">
     <button class="quiet copy" onClick=${copy} title="Copy as JSON">copy</button>
     <${Value} value=${value} depth=${open ? 1 : 0} />

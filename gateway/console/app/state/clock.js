@@ -1,12 +1,30 @@
-/** The time now, as a signal that changes every second, and how times and spans are written. */
+/** The time, as signals that change every second, and how times and spans are written. */
 
 import { signal } from "../../vendor/ui.js";
 
 const DAY = 86_400;
 
+let frozen = false;
+
 /** Unix seconds. */
-export const now = signal(Date.now() / 1000);
-setInterval(() => (now.value = Date.now() / 1000), 1000);
+export const clock = signal(Date.now() / 1000);
+/** The time of the state that the page shows: now, or when the connection was lost. */
+export const now = signal(clock.value);
+
+setInterval(tick, 1000);
+
+function tick() {
+  clock.value = Date.now() / 1000;
+  if (!frozen) now.value = clock.value;
+}
+
+/** Let `now` stand still, or follow the clock again. @param {boolean} still */
+export function freeze(still) {
+  if (still === frozen) return;
+  if (still) tick();
+  frozen = still;
+  tick();
+}
 
 const time = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });

@@ -6,6 +6,7 @@
  * their records from `runs`.
  */
 
+import { KEPT_ENDED_RUNS } from "../../greenroom.js";
 import { batch, computed, signal } from "../../vendor/ui.js";
 import { now } from "./clock.js";
 import { Rates } from "./rates.js";
@@ -63,6 +64,12 @@ export class Live {
   /** The records of all pending runs, and of the runs that ended last. @returns {ReadonlyMap<string, RunRecord>} */
   get runs() {
     return this.#client?.state.runs ?? new Map();
+  }
+
+  /** Whether the state contains all ended runs; it keeps only those that ended last. */
+  get hasAllEnded() {
+    const pending = Object.values(this.counts.value?.runs ?? {}).reduce((sum, count) => sum + count, 0);
+    return this.runs.size - pending < KEPT_ENDED_RUNS;
   }
 
   /** The rules of a lane. @param {string} lane @returns {import("../../greenroom.js").LaneRules} */

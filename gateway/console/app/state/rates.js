@@ -3,9 +3,14 @@
  * minutes, how long runs waited for their slot, the failures of the last hour, and blocked event loops.
  *
  * Times are those of the events, so the clock of the browser does not matter.
+ *
+ * A state contains only the runs that ended last. What happened before the first of them is unknown, and no number
+ * claims to cover it.
  */
 
-const SECONDS = 120;
+import { KEPT_ENDED_RUNS } from "../../greenroom.js";
+
+export const SECONDS = 120;
 const HOUR = 3600;
 const MOST_FAILURES = 10_000;
 const MOST_BLOCKAGES = 20;
@@ -28,15 +33,27 @@ export class Rates {
   /** @type {Map<string, RunLog>} */
   #blockages = new Map();
   #last = 0;
+  /** From when on everything is known, and from when on all failures are. */
+  #since = -Infinity;
+  #failuresSince = -Infinity;
 
   /** Begin again with what the records of these runs tell. @param {Iterable<RunRecord>} runs */
   restart(runs) {
     this.#seconds.clear();
     this.#failures.clear();
+    this.#since = this.#failuresSince = -Infinity;
+    let ended = 0;
+    let first = Infinity;
     for (const { id, status, started_at, ended_at, placed_at, created_at } of runs) {
       if (started_at !== null) this.#started(started_at, started_at - (placed_at ?? created_at));
-      if (ended_at !== null) this.#ended(id, status, ended_at);
+      if (ended_at === null) continue;
+      this.#ended(id, status, ended_at);
+      ended += 1;
+      first = Math.min(first, ended_at);
     }
+    if (ended < KEPT_ENDED_RUNS) return;
+    this.#since = first;
+    this.#failuresSince = Math.max(this.#failuresSince, first);
   }
 
   /**
@@ -54,16 +71,23 @@ export class Rates {
     if (ENDED.has(event.to)) this.#ended(event.run, event.to, event.at);
   }
 
-  /** The last two minutes up to `now`, oldest first. @param {number} now @returns {Second[]} */
+  /** The last two minutes up to `now`, oldest first; without the seconds that are unknown. @param {number} now @returns {Second[]} */
   series(now) {
     const end = Math.floor(Math.max(now, this.#last));
-    return Array.from({ length: SECONDS }, (_, index) => this.#seconds.get(end - SECONDS + 1 + index) ?? empty());
+    const first = Math.max(end - SECONDS + 1, Math.ceil(this.#since));
+    return Array.from({ length: Math.max(0, end - first + 1) }, (_, index) => this.#seconds.get(first + index) ?? empty());
   }
 
-  /** The number of known failures in the hour before `now`. @param {number} now */
-  failedInTheLastHour(now) {
-    for (const [id, at] of this.#failures) if (at < now - HOUR) this.#failures.delete(id);
-    return this.#failures.size;
+  /** The failures in the hour before `now`, and from when on they are known. @param {number} now */
+  failures(now) {
+    const hour = now - HOUR;
+    for (const [id, at] of this.#failures) if (at < hour) this.#failures.delete(id);
+    return { count: this.#failures.size, since: Math.max(hour, this.#failuresSince), complete: this.#failuresSince <= hour };
+  }
+
+  /** From when on the series is known, if not all of the last two minutes are. @param {number} now */
+  unknownUntil(now) {
+    return this.#since > Math.max(now, this.#last) - SECONDS ? this.#since : null;
   }
 
   /** The runs that blocked an event loop in the ten minutes before `now`. @param {number} now */
@@ -109,7 +133,8 @@ export class Rates {
   }
 
   #forgetFirst() {
-    const [first] = this.#failures.keys();
+    const [[first, at]] = this.#failures;
     this.#failures.delete(first);
+    this.#failuresSince = at;
   }
 }

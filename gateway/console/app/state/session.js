@@ -6,8 +6,9 @@
  */
 
 import { connect } from "../../greenroom.js";
-import { signal } from "../../vendor/ui.js";
+import { computed, signal } from "../../vendor/ui.js";
 import { SOCKET } from "./address.js";
+import { freeze } from "./clock.js";
 import { Live } from "./live.js";
 
 const KEY = "greenroom.token";
@@ -22,6 +23,8 @@ export const phase = signal("connecting");
 export const trouble = signal("");
 /** @type {import("../../vendor/ui.js").Signal<import("../../greenroom.js").Connection | null>} */
 export const connection = signal(null);
+/** Whether the connection is lost: the page shows an old state, and sends no commands. */
+export const lost = computed(() => connection.value?.status === "reconnecting");
 /** @type {import("../../vendor/ui.js").Signal<string | null>} */
 export const role = signal(null);
 /** The name of the token; empty if the gateway requires none. */
@@ -100,6 +103,7 @@ function refuse(error, says) {
 
 /** @param {import("../../greenroom.js").Connection} state */
 function report(state) {
+  freeze(state.status === "reconnecting");
   connection.value = state;
   if (current === null) return;
   if (state.status === "connected") role.value = current.role;

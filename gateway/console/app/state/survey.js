@@ -17,6 +17,8 @@
  * @typedef {object} Survey
  * @property {RunRecord[]} stuck runs whose bodies may ignore their cancellation
  * @property {Map<string, Wait>} waits by lane
+ * @property {number} delayed how many queued runs wait for their time
+ * @property {number} inHandles how many queued runs wait for their handle
  * @property {Map<string | null, RunRecord[]>} executing by executor; null for the process of the engine
  */
 
@@ -33,17 +35,21 @@ export function survey(runs) {
   const used = new Map();
   /** @type {Map<string | null, RunRecord[]>} */
   const executing = new Map();
+  let delayed = 0;
+  let inHandles = 0;
   for (const run of runs) {
     if (run.detached || run.reason === "abandoned") stuck.push(run);
     if (USES_SLOT.has(run.status)) {
       add(executing, run.executor, run);
       if (!run.detached) add(used, run.lane, run);
-    } else if (run.status === "queued" && run.place !== null && run.waiting_for !== "time") {
-      count(waits, run);
+    } else if (run.status === "queued") {
+      if (run.waiting_for === "time") delayed += 1;
+      else if (run.place === null) inHandles += 1;
+      else count(waits, run);
     }
   }
   for (const [lane, wait] of waits) wait.blockers = (used.get(lane) ?? []).slice(0, KEPT);
-  return { stuck, waits, executing };
+  return { stuck, waits, delayed, inHandles, executing };
 }
 
 /** @template Key @param {Map<Key, RunRecord[]>} lists @param {Key} key @param {RunRecord} run */

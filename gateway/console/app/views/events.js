@@ -3,6 +3,7 @@
  * paused, goes on to receive them without moving what a person reads.
  */
 
+import { EVENT_TYPES } from "../../greenroom.js";
 import { html, useEffect, useMemo, useSignal } from "../../vendor/ui.js";
 import { Moment, Nothing, RunLink } from "../parts/basic.js";
 import { Json } from "../parts/json.js";
@@ -28,8 +29,10 @@ export function Events({ query }) {
   const frozen = useSignal(/** @type {Tail | null} */ (null));
   const missed = useSignal(0);
   const active = useSignal(0);
+  const problems = problemsOf(query);
   useEffect(() => {
     frozen.value = null;
+    if (problems.length > 0) return undefined;
     return client().onEvent((event) => {
       if (event.type === "snapshot") return;
       tail.add(event);
@@ -62,7 +65,9 @@ export function Events({ query }) {
       head=${head}
       row=${(/** @type {number} */ row) => html`<${Row} event=${shown.at(row)} active=${active} />`}
     />
-    ${shown.count === 0 && html`<${Nothing}>Events appear here as they happen.<//>`}
+    ${problems.length > 0 &&
+    html`<p class="error-text" role="alert">No event is listed, because the filter is unknown: <${Text} value=${problems.join("; ")} />.</p>`}
+    ${shown.count === 0 && problems.length === 0 && html`<${Nothing}>Events appear here as they happen.<//>`}
     ${chosen && html`<section class="card event-detail" aria-labelledby="event-title">
       <h2 id="event-title">Event ${chosen.seq} <button class="quiet" onClick=${() => (active.value = 0)}>Close</button></h2>
       <${Json} key=${chosen.seq} value=${chosen} />
@@ -137,6 +142,13 @@ function Filters({ query }) {
 function filterOf(query) {
   const pairs = FIELDS.map((name) => [`${name}s`, query.getAll(name)]).filter(([, values]) => values.length > 0);
   return Object.fromEntries(pairs);
+}
+
+/** What the filter cannot mean. @param {URLSearchParams} query */
+function problemsOf(query) {
+  const names = [...query.keys()].filter((name) => !FIELDS.includes(name));
+  const types = query.getAll("type").filter((type) => !EVENT_TYPES.some((known) => known === type));
+  return [...names.map((name) => `${name} is not a filter`), ...types.map((type) => `${type} is not a type of events`)];
 }
 
 /** @param {() => Tail} shown @param {import("../../vendor/ui.js").Signal<number>} active @param {() => void} pause */

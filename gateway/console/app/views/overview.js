@@ -8,9 +8,10 @@ import { Machines } from "./overview/machines.js";
 import { Problems } from "./overview/problems.js";
 import { Queues } from "./overview/queues.js";
 import { to } from "../state/address.js";
-import { now, span } from "../state/clock.js";
+import { moment, now, span } from "../state/clock.js";
+import { SECONDS } from "../state/rates.js";
 import { live } from "../state/session.js";
-import { FAILED } from "./runs/filter.js";
+import { FAILED, written } from "./runs/filter.js";
 import { useWorkers } from "./workers.js";
 
 const SHOWN_INTERRUPTS = 5;
@@ -21,6 +22,7 @@ export function Overview() {
   if (!counts) return null;
   const { engine, runs } = counts;
   const open = live.interrupts.value;
+  const failures = live.rates.failures(now.value);
   const waiting = (runs.suspended ?? 0) + (runs.cancelling ?? 0);
   return html`<section aria-labelledby="overview-title">
     <div class="title"><h1 id="overview-title">Overview</h1></div>
@@ -30,10 +32,10 @@ export function Overview() {
       <${Tile} label="queued" value=${engine.queued} tone="queued" query=${{ status: "queued" }} />
       <${Tile} label="waiting" value=${waiting} tone="suspended" query=${{ status: ["suspended", "cancelling"] }} />
       <${Tile}
-        label="failed in the last hour"
-        value=${live.rates.failedInTheLastHour(now.value)}
+        label=${failures.complete ? "failed in the last hour" : `failed since ${moment(failures.since)}`}
+        value=${failures.count}
         tone="failed"
-        query=${{ status: FAILED }}
+        query=${{ status: FAILED, since: written(failures.since) }}
       />
       <${Tile} label="open interrupts" value=${open.length} tone="asks" view="interrupts" />
     </div>
@@ -61,11 +63,15 @@ function Tile({ label, value, of, tone, view = "runs", query = {} }) {
 function Charts() {
   live.frame.value;
   const series = live.rates.series(now.value);
+  const unknown = live.rates.unknownUntil(now.value);
+  const first = Math.min(...[...live.survey.value.waits.values()].map(({ since }) => since)); // the run that waits longest
+  const waits = series.map(({ waited }, index) => Math.max(waited, now.value - (series.length - 1 - index) - first));
   const perSecond = (/** @type {number} */ value) => `${value}/s`;
   return html`<div class="charts" role="group" aria-label="The last two minutes">
-    <${Chart} label="started" values=${series.map(({ started }) => started)} format=${perSecond} tone="running" />
-    <${Chart} label="ended" values=${series.map(({ ended }) => ended)} format=${perSecond} tone="succeeded" />
-    <${Chart} label="failed" values=${series.map(({ failed }) => failed)} format=${perSecond} tone="failed" />
-    <${Chart} label="longest wait" values=${series.map(({ waited }) => waited)} format=${span} tone="queued" />
+    <${Chart} label="started" values=${series.map(({ started }) => started)} width=${SECONDS} format=${perSecond} tone="running" />
+    <${Chart} label="ended" values=${series.map(({ ended }) => ended)} width=${SECONDS} format=${perSecond} tone="succeeded" />
+    <${Chart} label="failed" values=${series.map(({ failed }) => failed)} width=${SECONDS} format=${perSecond} tone="failed" />
+    <${Chart} label="longest wait" values=${waits} width=${SECONDS} latest=${Math.max(0, now.value - first)} format=${span} tone="queued" />
+    ${unknown !== null && html`<p class="faint">These are known since ${moment(unknown)}: a page that opens gets only the runs that ended last.</p>`}
   </div>`;
 }

@@ -3,6 +3,7 @@
 import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
+import { Requests } from "../../state/requests.js";
 import { client } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { parametersOf, valueOf } from "./parameters.js";
@@ -12,6 +13,7 @@ export function Start({ name, version, definition }) {
   const parameters = useMemo(() => parametersOf(definition), [definition]);
   const problem = useSignal("");
   const sending = useSignal(false);
+  const requests = useMemo(() => new Requests(), [name]);
   const submit = async (/** @type {any} */ event) => {
     event.preventDefault();
     const fields = new FormData(event.currentTarget);
@@ -21,9 +23,12 @@ export function Start({ name, version, definition }) {
     const typed = parameters.map((one, index) => [one.name, String(fields.get(`parameter ${index}`))]).filter(([, text]) => text !== "");
     const params = { ...others, ...Object.fromEntries(typed.map(([key, text]) => [key, valueOf(text)])) };
     const handle = String(fields.get("handle")).trim() || null;
+    const submission = JSON.stringify([version, params, handle]);
+    const requestId = requests.idOf(submission);
     sending.value = true;
-    const ticket = await attempt(() => client().flows.start(name, { version, params, handle }), "started");
+    const ticket = await attempt(() => client().flows.start(name, { version, params, handle, requestId }), "started");
     sending.value = false;
+    if (ticket) requests.answered(submission);
     if (ticket) go(to("runs", [ticket.id]));
   };
   return html`<form class="start-form" onSubmit=${submit}>

@@ -4,6 +4,7 @@ import { hasEnded } from "../../../greenroom.js";
 import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
+import { Requests } from "../../state/requests.js";
 import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 
@@ -22,6 +23,7 @@ export function Draft({ name, handle, lastJob }) {
   const stored = useMemo(() => written(handle.params), [handle.params]);
   const edited = useSignal(/** @type {{ text: string, of: string } | null} */ (null));
   const sending = useSignal(false);
+  const requests = useMemo(() => new Requests(), [name]);
 
   const text = edited.value?.text ?? stored;
   const changed = edited.value !== null && text !== stored;
@@ -44,7 +46,10 @@ export function Draft({ name, handle, lastJob }) {
   /** @param {"start" | "continue"} kind @param {string} job @param {OnConflict} onConflict */
   const submit = async (kind, job, onConflict) => {
     if (changed && !(await save())) return;
-    const ticket = await attempt(() => client().submit(job, { handle: name, kind, onConflict }), "submitted");
+    const submission = JSON.stringify([job, kind, onConflict, text]);
+    const requestId = requests.idOf(submission);
+    const ticket = await attempt(() => client().submit(job, { handle: name, kind, onConflict, requestId }), "submitted");
+    if (ticket) requests.answered(submission);
     if (ticket && !handle.locked) go(to("runs", [ticket.id]));
   };
   return html`<section class="card draft" aria-labelledby="draft-title">

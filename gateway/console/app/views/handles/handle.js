@@ -11,7 +11,7 @@ import { Actions } from "../run/actions.js";
 import { Interrupts } from "../run/interrupts.js";
 import { PastRuns, usePast } from "../runs/past.js";
 import { Draft } from "./draft.js";
-import { HandleStatus } from "./status.js";
+import { HandleStatus, withOutcome } from "./status.js";
 
 /** @typedef {import("../../../greenroom.js").HandleState} HandleState */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
@@ -33,7 +33,7 @@ export function Handle({ names: [name] }) {
   return html`<article>
     <div class="title">
       <h1><${Text} value=${name} /></h1>
-      <${HandleStatus} handle=${handle} />
+      <${HandleStatus} handle=${withOutcome(handle, past.shown())} />
       <span class="spread"></span>
       <${Controls} name=${name} handle=${handle} active=${active} />
     </div>

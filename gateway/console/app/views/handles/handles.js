@@ -3,6 +3,7 @@
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { HandleLink, Nothing, RunLink } from "../../parts/basic.js";
 import { listKeys } from "../../parts/listkeys.js";
+import { Text } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
@@ -31,7 +32,7 @@ export function Handles({ query }) {
   return html`<section class="runs" aria-labelledby="handles-title">
     <div class="title">
       <h1 id="handles-title">Handles</h1>
-      <span class="faint number">${names.count.toLocaleString()}</span>
+      <span class="faint number">${names.count.toLocaleString()}${live.hasAllEnded ? "" : "+"}</span>
     </div>
     <form class="filters" aria-label="Filter" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
       <div class="chips" role="group" aria-label="Status">
@@ -53,8 +54,9 @@ export function Handles({ query }) {
       row=${(/** @type {number} */ index) => html`<${Row} name=${names.at(index)} active=${active} />`}
     />
     ${names.count === 0 && html`<${Nothing}>${query.size > 0 ? "No handle matches the filter." : "There are no handles yet."}<//>`}
-    <p class="faint">The list has the handles with a pending run, a draft, or one of the runs that ended last.
-      A handle that is not in it has the address <code>/handles/…</code> all the same.</p>
+    ${text && live.handle(text) === null && html`<p><a href=${to("handles", [text])}>Open the handle <${Text} value=${text} /></a>, which is not in the list.</p>`}
+    <p class="faint">The list has the handles with a pending run, a draft, or one of the 1,000 runs that ended last.
+      To open another handle, search for its whole name.</p>
   </section>`;
 }
 
@@ -69,6 +71,7 @@ function Chip({ status, chosen, set }) {
 function Row({ name, active }) {
   const handle = live.handle(name);
   if (handle === null) return null;
+  const outcomeUnknown = handle.status === "Idle" && !live.hasAllEnded;
   /** @param {any} event */
   const open = (event) => {
     active.value = name;
@@ -76,7 +79,7 @@ function Row({ name, active }) {
   };
   return html`<div class="cells" style=${GRID} onClick=${open}>
     <span role="gridcell"><${HandleLink} name=${name} /></span>
-    <span role="gridcell"><${HandleStatus} handle=${handle} /></span>
+    <span role="gridcell"><${HandleStatus} handle=${handle} />${outcomeUnknown && html` <small class="faint">last outcome not loaded</small>`}</span>
     <span role="gridcell">${handle.active_run && html`<${RunLink} id=${handle.active_run} short />`}</span>
     <span role="gridcell" class="number">${handle.waiting.length || ""}</span>
     <span role="gridcell">${handle.params !== null && "draft"}</span>

@@ -4,7 +4,7 @@ import { html } from "../../../vendor/ui.js";
 import { FilterLink } from "../../parts/basic.js";
 import { Limit, Use } from "../../parts/limit.js";
 import { Text } from "../../parts/text.js";
-import { client, may } from "../../state/session.js";
+import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 
 /** @typedef {import("../../../greenroom.js").Counts} Counts */
@@ -13,6 +13,8 @@ import { attempt } from "../../state/toasts.js";
 /** @param {{ counts: Counts }} props */
 export function Lanes({ counts }) {
   const { max_concurrent: most, executing } = counts.engine;
+  const { delayed, inHandles } = live.survey.value;
+  const queued = Object.values(counts.lanes).reduce((sum, lane) => sum + lane.queued, 0);
   const lanes = Object.entries(counts.lanes).sort(([one], [other]) => Number(other === "main") - Number(one === "main") || one.localeCompare(other));
   return html`<section aria-labelledby="lanes-title">
     <h2 id="lanes-title">Lanes</h2>
@@ -27,13 +29,26 @@ export function Lanes({ counts }) {
       <div class="lane all" role="row">
         <strong role="cell">all lanes</strong>
         <span role="cell"><${Use} used=${executing} limit=${most} /></span>
-        <span role="cell" class="number">${counts.engine.queued.toLocaleString()}</span>
+        <span role="cell" class="number">${queued.toLocaleString()}</span>
         <span role="cell"><${Limit} label="the global limit" value=${most} set=${(/** @type {number} */ limit) => client().setMaxConcurrent(limit)} /></span>
         <span role="cell"></span>
       </div>
       ${lanes.map(([name, lane]) => html`<${Lane} key=${name} name=${name} lane=${lane} most=${most} />`)}
+      ${delayed > 0 && html`<${Outside} label="delayed until their time" count=${delayed} />`}
+      ${inHandles > 0 && html`<${Outside} label="waiting for their handles" count=${inHandles} />`}
     </div>
   </section>`;
+}
+
+/** Queued runs that are not in the queue of a lane yet. @param {{ label: string, count: number }} props */
+function Outside({ label, count }) {
+  return html`<div class="lane" role="row">
+    <span role="cell" class="faint">${label}</span>
+    <span role="cell"></span>
+    <span role="cell" class="number">${count.toLocaleString()}</span>
+    <span role="cell"></span>
+    <span role="cell"></span>
+  </div>`;
 }
 
 /** @param {{ name: string, lane: LaneCounts, most: number }} props */

@@ -7,7 +7,7 @@ import { to } from "../../state/address.js";
 import { now, span } from "../../state/clock.js";
 import { outage } from "../../state/outage.js";
 import { useReading } from "../../state/reading.js";
-import { client, connection, live, may } from "../../state/session.js";
+import { client, live, may } from "../../state/session.js";
 
 const SHOWN = 5;
 const LONG_WAIT = 60;
@@ -31,9 +31,6 @@ export function Problems({ workers }) {
 function ofConnections(workers) {
   /** @type {Problem[]} */
   const found = [];
-  if (connection.value?.status === "reconnecting") {
-    found.push({ key: "connection", tone: "bad", text: "The connection is lost: what this page shows is from before." });
-  }
   const down = outage();
   if (down) {
     found.push({ key: "outage", tone: "bad", text: html`The engine was unavailable at <${Moment} at=${down.at} />: <${Text} value=${down.message} />` });

@@ -1,8 +1,9 @@
 /** What a person can do with a run: cancel, rerun, retry, send a message. What the role does not permit is absent. */
 
-import { html, useSignal } from "../../../vendor/ui.js";
+import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { ask } from "../../parts/dialog.js";
 import { go, to } from "../../state/address.js";
+import { Requests } from "../../state/requests.js";
 import { client, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { canCancel, canRerun, canRetry } from "../runs/filter.js";
@@ -11,6 +12,7 @@ import { canCancel, canRerun, canRetry } from "../runs/filter.js";
 
 /** @param {{ run: RunRecord }} props */
 export function Actions({ run }) {
+  const requests = useMemo(() => new Requests(), [run.id]);
   if (!may("operator")) return null;
   const cancel = async () => {
     const files = await ask({
@@ -25,8 +27,10 @@ export function Actions({ run }) {
   };
   /** @param {"rerun" | "retry"} how */
   const again = async (how) => {
-    const ticket = await attempt(() => client()[how](run.id), "submitted again");
-    if (ticket) go(to("runs", [ticket.id]));
+    const ticket = await attempt(() => client()[how](run.id, { requestId: requests.idOf(how) }), "submitted again");
+    if (!ticket) return;
+    requests.answered(how);
+    go(to("runs", [ticket.id]));
   };
   return html`<div class="actions">
     ${canCancel(run) && html`<button class="danger" onClick=${cancel}>Cancel</button>`}

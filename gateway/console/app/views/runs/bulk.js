@@ -1,8 +1,10 @@
 /** Actions for the selected runs. A run that refuses does not stop the others; the message says how many did. */
 
-import { html } from "../../../vendor/ui.js";
+import { OutcomeUnknown } from "../../../greenroom.js";
+import { html, useMemo } from "../../../vendor/ui.js";
 import { ask } from "../../parts/dialog.js";
-import { toast } from "../../state/toasts.js";
+import { Requests } from "../../state/requests.js";
+import { attempt, toast } from "../../state/toasts.js";
 import { client, may } from "../../state/session.js";
 import { canCancel, canRerun, canRetry } from "./filter.js";
 
@@ -12,6 +14,7 @@ const AT_ONCE = 100; // below the gateway's limit of commands in flight
 
 /** @param {{ runs: RunRecord[], clear: () => void }} props */
 export function Bulk({ runs, clear }) {
+  const requests = useMemo(() => new Requests(), []);
   if (!may("operator") || runs.length === 0) return null;
   const cancelling = runs.filter(canCancel);
   const rerunning = runs.filter(canRerun);
@@ -26,22 +29,29 @@ export function Bulk({ runs, clear }) {
       ],
     });
     if (answer === null) return;
-    await each(cancelling, (run) => client().cancel(run.id, /** @type {"keep" | "delete"} */ (answer)), "cancelled");
-    clear();
+    const done = await attempt(() => each(cancelling, (run) => client().cancel(run.id, /** @type {"keep" | "delete"} */ (answer)), "cancelled"));
+    if (done) clear();
   };
-  const rerun = () => each(rerunning, (run) => client().rerun(run.id), "submitted again").then(clear);
-  const retry = () => each(retrying, (run) => client().retry(run.id), "retried").then(clear);
+  /** @param {"rerun" | "retry"} how @param {RunRecord[]} chosen @param {string} said */
+  const again = async (how, chosen, said) => {
+    const one = async (/** @type {RunRecord} */ run) => {
+      const submission = `${how} ${run.id}`;
+      await client()[how](run.id, { requestId: requests.idOf(submission) });
+      requests.answered(submission);
+    };
+    if (await attempt(() => each(chosen, one, said))) clear();
+  };
   return html`<div class="bulk" role="toolbar" aria-label="Selected runs">
     <strong aria-live="polite">${runs.length} selected</strong>
     <button class="danger" disabled=${cancelling.length === 0} onClick=${cancel}>Cancel ${cancelling.length || ""}</button>
-    <button disabled=${rerunning.length === 0} onClick=${rerun}>Rerun ${rerunning.length || ""}</button>
-    <button disabled=${retrying.length === 0} onClick=${retry}>Retry ${retrying.length || ""}</button>
+    <button disabled=${rerunning.length === 0} onClick=${() => again("rerun", rerunning, "submitted again")}>Rerun ${rerunning.length || ""}</button>
+    <button disabled=${retrying.length === 0} onClick=${() => again("retry", retrying, "retried")}>Retry ${retrying.length || ""}</button>
     <button class="quiet" onClick=${clear}>Select none</button>
   </div>`;
 }
 
 /**
- * Send a command for each run, some at a time.
+ * Send a command for each run, some at a time. Returns true once all are answered.
  * @param {RunRecord[]} runs
  * @param {(run: RunRecord) => Promise<unknown>} command
  * @param {string} done
@@ -54,5 +64,9 @@ async function each(runs, command, done) {
   }
   const count = runs.length - errors.length;
   if (count > 0) toast(`${count} ${count === 1 ? "run" : "runs"} ${done}`);
-  if (errors.length > 0) toast(`${errors.length} refused: ${errors[0].message}`, "error");
+  const unknown = errors.filter((one) => one instanceof OutcomeUnknown);
+  const refused = errors.filter((one) => !unknown.includes(one));
+  if (refused.length > 0) toast(`${refused.length} refused: ${refused[0].message}`, "error");
+  if (unknown.length > 0) toast(`${unknown.length} unknown: ${unknown[0].message}`, "error");
+  return true;
 }

@@ -14,6 +14,7 @@ export const STATUSES = [...PENDING, ...ENDED];
 
 export const FAILED = ["failed", "timed_out", "rejected"];
 
+const NAMES = ["status", "job", "flow", "handle", "lane", "parent", "tag", "since", "until", "text"];
 const EQUAL = /** @type {const} */ (["job", "handle", "lane", "parent"]);
 
 /**
@@ -28,6 +29,7 @@ const EQUAL = /** @type {const} */ (["job", "handle", "lane", "parent"]);
  * @property {number | null} since Unix seconds
  * @property {number | null} until
  * @property {string} text
+ * @property {string[]} problems what the filter cannot mean; then it selects no run
  */
 
 /** @param {URLSearchParams} query @returns {RunFilter} */
@@ -44,7 +46,20 @@ export function filterOf(query) {
     since: seconds(read("since")),
     until: seconds(read("until")),
     text: read("text").toLowerCase(),
+    problems: problemsOf(query),
   };
+}
+
+/** @param {URLSearchParams} query */
+function problemsOf(query) {
+  const names = [...query.keys()].filter((name) => !NAMES.includes(name));
+  const statuses = query.getAll("status").filter((one) => !STATUSES.includes(one));
+  const times = ["since", "until"].filter((name) => query.get(name) && seconds(query.get(name) ?? "") === null);
+  return [
+    ...names.map((name) => `${name} is not a filter`),
+    ...statuses.map((one) => `${one} is not a status`),
+    ...times.map((name) => `${name} is not a time: ${query.get(name)}`),
+  ];
 }
 
 /** @param {string} text @returns {[string, string]} */
@@ -59,9 +74,16 @@ function seconds(text) {
   return Number.isNaN(at) ? null : at / 1000;
 }
 
+/** A time as the value of `since` or `until`: the minute in which it is. @param {number} at */
+export function written(at) {
+  const local = new Date(at * 1000);
+  return new Date((at - local.getTimezoneOffset() * 60) * 1000).toISOString().slice(0, 16);
+}
+
 /** @param {RunFilter} filter @returns {(run: RunRecord) => boolean} */
 export function matcher(filter) {
   const { status, tags, since, until, text, flow } = filter;
+  if (filter.problems.length > 0) return () => false;
   const equal = EQUAL.filter((name) => filter[name]);
   return (run) =>
     (status.size === 0 || status.has(run.status)) &&
@@ -94,7 +116,7 @@ function contains(run, text) {
  */
 export function endedOptions(filter) {
   const wanted = ENDED.filter((status) => filter.status.size === 0 || filter.status.has(status));
-  if (wanted.length === 0) return null;
+  if (wanted.length === 0 || filter.problems.length > 0) return null;
   const { job, flow, handle, lane, parent, since, until } = filter;
   return {
     status: /** @type {RunStatus[]} */ (wanted),

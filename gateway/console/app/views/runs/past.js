@@ -3,11 +3,12 @@
  * page. What happens changes the list at once.
  */
 
+import { hasEnded } from "../../../greenroom.js";
 import { html, signal, useEffect, useMemo } from "../../../vendor/ui.js";
 import { Elapsed, HandleLink, Moment, Nothing, RunLink, Status } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
 import { client, live } from "../../state/session.js";
-import { attempt } from "../../state/toasts.js";
+import { report } from "../../state/toasts.js";
 import { filterOf, matcher } from "./filter.js";
 import { Rows } from "./rows.js";
 
@@ -89,6 +90,7 @@ class Past {
   take({ reset, runs }) {
     if (reset) this.#rows.rebuild(live.runs);
     else this.#rows.update(runs, live.runs);
+    this.#rows.add(this.shown().filter(hasEnded)); // they stay in the list after the state has dropped them
   }
 
   /** Show another page. */
@@ -96,7 +98,7 @@ class Past {
     if (this.#busy) return;
     this.#busy = true;
     const oldest = this.#size > 0 ? this.shown().at(-1)?.id : undefined;
-    const found = await attempt(() => client().listRuns({ ...this.#query, limit: PAGE, ...(oldest && { before: oldest }) }));
+    const found = await report(() => client().listRuns({ ...this.#query, limit: PAGE, ...(oldest && { before: oldest }) }));
     this.#busy = false;
     if (!found) return;
     this.#over = found.length < PAGE;

@@ -3,11 +3,12 @@
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Nothing } from "../../parts/basic.js";
 import { listKeys } from "../../parts/listkeys.js";
+import { Text } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
 import { client, live } from "../../state/session.js";
-import { attempt } from "../../state/toasts.js";
+import { report } from "../../state/toasts.js";
 import { Bulk } from "./bulk.js";
 import { COLUMNS, chosen } from "./columns.js";
 import { endedOptions, filterOf, matcher } from "./filter.js";
@@ -56,7 +57,7 @@ export function Runs({ query }) {
   return html`<section class="runs" aria-labelledby="runs-title">
     <div class="title">
       <h1 id="runs-title">Runs</h1>
-      <span class="faint number" aria-live="off">${rows.count.toLocaleString()}</span>
+      <span class="faint number" aria-live="off">${rows.count.toLocaleString()}${pages.complete ? "" : "+"}</span>
     </div>
     <${Filters} query=${query} />
     <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
@@ -74,7 +75,9 @@ export function Runs({ query }) {
         return run && html`<${Row} run=${run} columns=${columns} grid=${grid} active=${active} selected=${selected} />`;
       }}
     />
-    ${rows.count === 0 && html`<${Nothing}>${query.size > 0 ? "No run matches the filter." : "There are no runs yet."}<//>`}
+    ${filter.problems.length > 0 &&
+    html`<p class="error-text" role="alert">No run is listed, because the filter is unknown: <${Text} value=${filter.problems.join("; ")} />.</p>`}
+    ${rows.count === 0 && filter.problems.length === 0 && html`<${Nothing}>${query.size > 0 ? "No run matches the filter." : "There are no runs yet."}<//>`}
   </section>`;
 }
 
@@ -137,6 +140,11 @@ class Pages {
     this.#changed = changed;
   }
 
+  /** Whether the list has all runs that match. */
+  get complete() {
+    return this.#over || this.#options === null || live.hasAllEnded;
+  }
+
   /** Read pages until the list is longer, or there are no more. */
   async more() {
     if (this.#busy || this.#options === null) return;
@@ -144,12 +152,12 @@ class Pages {
     const before = this.#rows.count;
     for (let page = 0; page < MOST_PAGES && !this.#over && this.#rows.count === before; page++) await this.#read();
     this.#busy = false;
-    if (this.#rows.count > before) this.#changed();
+    if (this.#rows.count > before || this.#over) this.#changed();
   }
 
   async #read() {
     const options = { ...this.#options, limit: PAGE, ...(this.#before && { before: this.#before }) };
-    const found = await attempt(() => client().listRuns(options));
+    const found = await report(() => client().listRuns(options));
     this.#over = found === undefined || found.length < PAGE;
     if (!found) return;
     this.#before = found.at(-1)?.id ?? this.#before;
