@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from greenroom import Jobs, Run, open_engine
 from greenroom.gateway import GatewayConfig, open_gateway
@@ -30,6 +31,17 @@ async def log(run: Run, params: Any) -> None:
 async def follow(run: Run, params: Any) -> None:
     await run.log(await run.next_message())
     await run.next_message()
+
+
+@jobs.job("talk")
+async def talk(run: Run, params: Any) -> None:
+    while True:
+        message = await run.next_message()
+        if message == "warn":
+            await run.log("careful", level="warning")
+        else:
+            for number in range(message):
+                await run.log(f"line {number}")
 
 
 @jobs.job("parent")
@@ -128,3 +140,74 @@ async def test_older_children_are_read_page_by_page(home):
     await home.tab.until(
         "![...document.querySelectorAll('button')].some((one) => one.innerText === 'Older runs')"
     )
+
+
+LOG = "document.querySelector('.log')"
+GAP = f"({LOG}.scrollHeight - {LOG}.scrollTop - {LOG}.clientHeight)"
+
+
+async def test_the_log_follows_its_end_until_one_scrolls_up(home):
+    ticket = await home.engine.submit("talk", handle="alice")
+    await home.engine.inject("alice", 300)
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until_text("line 299", ".log")
+    await home.tab.until(f"{LOG}.scrollTop > 0 && {GAP} < 5")
+    await home.engine.inject("alice", 50)
+    await home.tab.until_text("line 49", ".log")
+    await home.tab.until(f"{GAP} < 5")
+    await home.tab.run(f"{LOG}.scrollTop = 500")
+    await home.tab.click("Follow")
+    await home.tab.until(f"{GAP} < 5")
+    await home.tab.run(f"{LOG}.scrollTop = 500")
+    await home.tab.until_text("Follow", ".log-tools")
+    top = await home.tab.run(f"{LOG}.querySelector('li').innerText")
+    await home.engine.inject("alice", 30)
+    await home.tab.until_text("Follow: 30 new", ".log-tools")
+    assert await home.tab.run(f"[{LOG}.scrollTop, {LOG}.querySelector('li').innerText]") == [500, top]
+    await home.tab.run(f"{LOG}.scrollTop = {LOG}.scrollHeight")
+    await home.tab.until("!document.querySelector('.log-tools').innerText.includes('Follow')")
+    await home.tab.until(f"{GAP} < 5")
+    assert "line 29\n" in await home.tab.text(".log") + "\n"
+
+
+async def test_earlier_lines_do_not_move_the_shown_ones(home):
+    ticket = await home.engine.submit("log", handle="alice", params=450)
+    await ticket.result()
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until_text("line 449", ".log")
+    await home.tab.run(f"{LOG}.scrollTop = 100")
+    await home.tab.until_text("Follow", ".log-tools")
+    gap = await home.tab.run(GAP)
+    await home.tab.click("250 earlier lines")
+    await home.tab.until_text("line 0\n", ".log")
+    assert await home.tab.run(GAP) == gap
+
+
+async def test_the_log_is_filtered_by_text_and_level(home):
+    ticket = await home.engine.submit("talk", handle="alice")
+    await home.engine.inject("alice", 12)
+    await home.engine.inject("alice", "warn")
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    lines = "document.querySelectorAll('.log li').length"
+    await home.tab.until(f"{lines} === 13")
+    await home.tab.fill(".log-tools input", "LINE 1")
+    await home.tab.until(f"{lines} === 3")
+    await home.tab.fill(".log-tools input", "")
+    await home.tab.click("warning", ".log-tools")
+    await home.tab.until(f"{lines} === 1")
+    await home.tab.fill(".log-tools input", "nothing")
+    await home.tab.until_text("No line matches.")
+
+
+async def test_the_whole_log_is_downloaded_as_text(home, tmp_path: Path):
+    ticket = await home.engine.submit("log", handle="alice", params=1100)
+    await ticket.result()
+    await home.tab.save_downloads(tmp_path)
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.click("Download log")
+    file = trio.Path(tmp_path / f"log-{ticket.id}.txt")
+    with trio.fail_after(30):
+        while not await file.exists():
+            await trio.sleep(0.02)
+    lines = (await file.read_text(encoding="utf-8")).splitlines()
+    assert [line.split(" ", 1)[1] for line in lines] == [f"info line {number}" for number in range(1100)]

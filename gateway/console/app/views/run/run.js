@@ -9,9 +9,10 @@ import { to } from "../../state/address.js";
 import { client, live } from "../../state/session.js";
 import { PastRuns, usePast } from "../runs/past.js";
 import { Actions, Message } from "./actions.js";
-import { Earlier, Events, FilteredEvents, Log } from "./events.js";
+import { Earlier, Events, FilteredEvents } from "./events.js";
 import { Files } from "./files.js";
 import { Interrupts } from "./interrupts.js";
+import { Log } from "./log.js";
 import { Story } from "./story.js";
 import { Timeline } from "./timeline.js";
 
@@ -79,7 +80,7 @@ export function Run({ names: [id] }) {
       ${run.status === "succeeded" && html`<section class="card"><h2>Result</h2><${Json} value=${run.result} /></section>`}
     </div>
     <${Files} key=${id} id=${id} />
-    <section class="card"><h2>Log</h2><${Earlier} story=${story} /><${Log} events=${events} /></section>
+    <section class="card"><h2>Log</h2><${Earlier} story=${story} /><${Log} id=${id} events=${events} /></section>
     ${(messages.length > 0 || run.interactive) &&
     html`<section class="card">
       <h2>Messages</h2>
