@@ -3,6 +3,7 @@
 import { hasEnded } from "../../../greenroom.js";
 import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { visible } from "../../parts/text.js";
+import { parsed } from "../../parts/value.js";
 import { go, to } from "../../state/address.js";
 import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
@@ -117,7 +118,7 @@ const written = (params) => (params === null ? "" : JSON.stringify(params, null,
 /** @param {string} text */
 function problemOf(text) {
   try {
-    if (text.trim()) JSON.parse(text);
+    if (text.trim()) parsed(text);
     return "";
   } catch (error) {
     return `the draft is not valid JSON: ${/** @type {Error} */ (error).message}`;

@@ -2,6 +2,8 @@
 
 import { html, useSignal } from "../../../vendor/ui.js";
 import { ask } from "../../parts/dialog.js";
+import { valueOf } from "../../parts/value.js";
+import { ValueField } from "../../parts/valuefield.js";
 import { go, to } from "../../state/address.js";
 import { client, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
@@ -38,25 +40,16 @@ export function Actions({ run }) {
 
 /** A message to an interactive run. @param {{ run: RunRecord }} props */
 export function Message({ run }) {
-  const text = useSignal("");
+  const sent = useSignal(0);
   if (!may("operator") || !run.interactive) return null;
-  const send = async (/** @type {Event} */ event) => {
+  const send = async (/** @type {any} */ event) => {
     event.preventDefault();
-    const outcome = await attempt(() => client().inject(run.id, read(text.value)), "the message is accepted");
-    if (outcome) text.value = "";
+    const { value } = valueOf(String(new FormData(event.currentTarget).get("message")));
+    const outcome = await attempt(() => client().inject(run.id, value), "the message is accepted");
+    if (outcome) sent.value += 1;
   };
-  return html`<form class="message" onSubmit=${send}>
-    <label for="message">Message</label>
-    <input id="message" value=${text.value} placeholder="text, or JSON" onInput=${(/** @type {any} */ event) => (text.value = event.currentTarget.value)} />
-    <button disabled=${!text.value}>Send</button>
+  return html`<form key=${sent.value} class="message" onSubmit=${send}>
+    <${ValueField} name="message" label="Message" required />
+    <button>Send</button>
   </form>`;
-}
-
-/** JSON, or else the text itself. @param {string} text */
-function read(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
 }

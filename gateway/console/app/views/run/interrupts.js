@@ -4,6 +4,7 @@ import { html, useSignal } from "../../../vendor/ui.js";
 import { Elapsed, HandleLink, RunLink } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
 import { Text } from "../../parts/text.js";
+import { parsed } from "../../parts/value.js";
 import { now, span } from "../../state/clock.js";
 import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
@@ -31,7 +32,7 @@ function Interrupt({ id, interrupt, linked }) {
   const sendText = () => {
     try {
       problem.value = "";
-      send(JSON.parse(text.value));
+      send(parsed(text.value));
     } catch (error) {
       problem.value = `the answer is not valid JSON: ${/** @type {Error} */ (error).message}`;
     }
