@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from greenroom import Jobs, Run, open_engine
 from greenroom.gateway import GatewayConfig, open_gateway
 
 from ..clients.browser import needs_browser
+from ..cluster.world import until
 from .chromium import open_browser
 from .test_pages import House
 
@@ -42,6 +42,12 @@ async def talk(run: Run, params: Any) -> None:
         else:
             for number in range(message):
                 await run.log(f"line {number}")
+
+
+@jobs.job("report")
+async def report(run: Run, params: Any) -> None:
+    await run.progress(*params)
+    await run.next_message()
 
 
 @jobs.job("parent")
@@ -79,6 +85,25 @@ async def test_the_end_of_a_long_history_is_read_first(home):
     await home.tab.until_text("900 earlier lines")
     await home.tab.until("document.querySelectorAll('.timeline li').length === 3")
     assert "Read earlier events" not in await home.tab.text()
+
+
+async def test_the_time_line_of_a_long_history_begins_and_ends_with_the_run(home):
+    ticket = await home.engine.submit("talk", handle="alice")
+    await home.engine.inject("alice", 600)
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until_text("line 599", ".log")
+    bars = "[...document.querySelectorAll('.timeline .bar')].map((one) => one.className)"
+    await home.tab.until(f"JSON.stringify({bars}).includes('bar running')")
+    assert "queued" in await home.tab.text(".timeline")
+    await home.engine.cancel(ticket.id)
+    await ticket.wait(30)
+    record = await home.engine.get_run(ticket.id)
+    await home.tab.until_text("cancelled", ".timeline")
+    took = record.ended_at - record.created_at
+    shown = f"after {took * 1000:.0f} ms" if took < 1 else f"after {took:.0f}"[:7]
+    assert shown in await home.tab.text(".timeline")
+    await home.tab.click("Read earlier events")
+    await home.tab.until("!document.querySelector('.timeline .earlier')")
 
 
 async def test_what_happens_is_added_to_the_end(home):
@@ -205,9 +230,28 @@ async def test_the_whole_log_is_downloaded_as_text(home, tmp_path: Path):
     await home.tab.save_downloads(tmp_path)
     await home.tab.open(f"{home.url}/runs/{ticket.id}")
     await home.tab.click("Download log")
-    file = trio.Path(tmp_path / f"log-{ticket.id}.txt")
-    with trio.fail_after(30):
-        while not await file.exists():
-            await trio.sleep(0.02)
-    lines = (await file.read_text(encoding="utf-8")).splitlines()
+    await until(lambda: [*tmp_path.glob("log-*.txt")])  # Chromium renames it at the end
+    lines = (tmp_path / f"log-{ticket.id}.txt").read_text(encoding="utf-8").splitlines()
     assert [line.split(" ", 1)[1] for line in lines] == [f"info line {number}" for number in range(1100)]
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "shown"),
+    [
+        (30, 200, "30 / 200"),
+        (123_456, 9_999_999, "1%"),
+        (0.1234567891234567, 1, "12%"),
+        (12345678901234567, None, "T"),
+    ],
+)
+async def test_the_progress_in_the_list_is_never_cut_off(done, total, shown, home):
+    await home.engine.submit("report", handle="alice", params=[done, total])
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until_text(shown, ".cell-progress")
+    assert await home.tab.run(
+        """(() => {
+            const cell = document.querySelector(".cell-progress").getBoundingClientRect();
+            const number = document.querySelector(".cell-progress .number").getBoundingClientRect();
+            return number.right <= cell.right;
+        })()"""
+    )

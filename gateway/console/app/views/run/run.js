@@ -64,7 +64,7 @@ export function Run({ names: [id] }) {
       <section class="card">
         <h2>Time line</h2>
         <${Earlier} story=${story} />
-        <${Timeline} events=${events} called=${children} />
+        <${Timeline} run=${run} events=${events} called=${children} />
         ${story.problem.value && html`<p class="error-text"><${Text} value=${story.problem.value} /></p>`}
       </section>
     </div>
