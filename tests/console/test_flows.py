@@ -42,6 +42,8 @@ EDITOR = "document.querySelector('.editor')?.shadowRoot?"
 CONTENT = f"{EDITOR}.querySelector('.cm-content')"
 TRANSFORM = "document.querySelector('.frame g')?.getAttribute('transform')"
 
+RUNS = "document.querySelector('.views a[href$=\"/runs\"]').click()"
+
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[House]:
@@ -364,6 +366,22 @@ async def test_the_editor_keeps_its_text_while_the_flow_changes(home):
     await home.engine.flows.publish("ship", flow("", first=TIMER), version=1)
     await home.tab.until_text("A new version, from version 1")
     assert await home.tab.run(f"{CONTENT}.innerText") == "start: typed"
+
+
+async def test_edits_of_a_flow_are_not_lost_without_a_question(home):
+    await home.engine.flows.publish("ship", SHIP)
+    await home.tab.open(f"{home.url}/flows/ship?edit=1")
+    await write(home, "start: typed")
+    await home.tab.run(RUNS)
+    await home.tab.click("Back", "dialog")
+    assert await home.tab.run(f"{CONTENT}.innerText") == "start: typed"
+    await home.tab.run(RUNS)
+    await home.tab.click("Leave, and lose the edits", "dialog")
+    await home.tab.until("location.pathname === '/runs'")
+    await home.tab.open(f"{home.url}/flows/ship?edit=1")
+    await write(home, "start: typed")
+    await home.tab.click("Discard")
+    await home.tab.until("document.querySelector('.frame')")
 
 
 async def test_two_versions_are_compared(home):
