@@ -199,6 +199,7 @@ async def test_selected_runs_are_cancelled_together(home):
         assert (await home.engine.get_run(ticket.id)).status == "cancelled"
     await home.tab.click("Select all")
     await home.tab.click("Rerun 6", ".bulk")
+    await home.tab.click("Rerun", "dialog")
     await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 12")
 
 

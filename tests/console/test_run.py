@@ -255,3 +255,56 @@ async def test_the_progress_in_the_list_is_never_cut_off(done, total, shown, hom
             return number.right <= cell.right;
         })()"""
     )
+
+
+async def test_a_run_says_why_it_waits(home):
+    await home.engine.set_concurrency("narrow", 1)
+    first = await home.engine.submit("follow", handle="a", lane="narrow")
+    await home.engine.submit("follow", handle="b", lane="narrow")
+    third = await home.engine.submit("follow", handle="c", lane="narrow")
+    behind = await home.engine.submit("follow", handle="a", lane="narrow", on_conflict="queue")
+    later = await home.engine.submit("follow", handle="d", delay=3600)
+    await home.tab.open(f"{home.url}/runs/{third.id}")
+    await home.tab.until_text("lane narrow: slots of the lane: 1 of 1 in use", ".waits")
+    await home.tab.until_text("1 run of the lane comes before it.", ".waits")
+    await home.tab.until_text(f"…{first.id[-8:]} follow", ".waits")
+    await home.engine.pause_lane("narrow")
+    await home.tab.until_text("the lane is paused", ".waits")
+    await home.tab.open(f"{home.url}/runs/{behind.id}")
+    await home.tab.until_text(
+        f"The handle a is busy with run …{first.id[-8:]}. This run is the next one.", ".waits"
+    )
+    await home.tab.open(f"{home.url}/runs/{later.id}")
+    await home.tab.until_text("It does not start before", ".waits")
+    await home.tab.open(f"{home.url}/runs/{first.id}")
+    await home.tab.until_text("running", ".title")
+    assert not await home.tab.run("document.querySelector('.waits')")
+
+
+async def test_a_run_names_its_handle_and_who_submitted_it_also_in_the_question_to_cancel(home):
+    ticket = await home.engine.submit("follow", handle="alice")
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until_text("follow of alice", "h1")
+    await home.tab.until_text("Submitted by", ".about")
+    await home.tab.click("Cancel")
+    await home.tab.until_text(f"Cancel run …{ticket.id[-8:]}?", "dialog")
+    await home.tab.until_text("It executes follow for the handle alice.", "dialog")
+    await home.tab.until_text("Keep files: those that it has finished stay", "dialog")
+
+
+async def test_many_runs_are_submitted_again_only_after_a_question(home):
+    tickets = [await home.engine.submit("log", handle=f"h{number}", params=0) for number in range(3)]
+    for ticket in tickets:
+        await ticket.wait(30)
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 3")
+    await home.tab.click("Select all")
+    await home.tab.click("Rerun 3", ".bulk")
+    await home.tab.until_text("Rerun 3 runs?", "dialog")
+    await home.tab.until_text("a new run with the same job", "dialog")
+    await home.tab.click("Back", "dialog")
+    assert len(await home.engine.list_runs()) == 3
+    await home.tab.click("Rerun 3", ".bulk")
+    await home.tab.click("Rerun", "dialog")
+    await home.tab.until_text("3 runs submitted again", ".toasts")
+    assert len(await home.engine.list_runs()) == 6

@@ -2,6 +2,7 @@
 
 import { html, useSignal } from "../../../vendor/ui.js";
 import { ask } from "../../parts/dialog.js";
+import { visible } from "../../parts/text.js";
 import { valueOf } from "../../parts/value.js";
 import { ValueField } from "../../parts/valuefield.js";
 import { go, to } from "../../state/address.js";
@@ -11,18 +12,28 @@ import { canCancel, canRerun, canRetry } from "../runs/filter.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
+export const RERUN = "Submit it again: a new run with the same job, handle, lane, kind and parameters. What has ended stays as it is.";
+export const RETRY = "The same as Rerun, but only for what has failed, timed out or was rejected.";
+
+/** Whether to cancel, and what becomes of the files; null if not. @param {string} title @param {string} what */
+export function askToCancel(title, what) {
+  return ask({
+    title,
+    body: html`<p>${what}</p>
+      <p>Keep files: those that it has finished stay, and can be downloaded. Delete files: they are deleted too. Unfinished files are
+        always deleted.</p>`,
+    choices: [
+      { name: "keep", label: "Cancel, keep files", danger: true },
+      { name: "delete", label: "Cancel, delete files", danger: true },
+    ],
+  });
+}
+
 /** @param {{ run: RunRecord }} props */
 export function Actions({ run }) {
   if (!may("operator")) return null;
   const cancel = async () => {
-    const files = await ask({
-      title: "Cancel this run?",
-      body: "Files that it has finished can be kept or deleted. Unfinished files are always deleted.",
-      choices: [
-        { name: "keep", label: "Cancel, keep files", danger: true },
-        { name: "delete", label: "Cancel, delete files", danger: true },
-      ],
-    });
+    const files = await askToCancel(`Cancel run …${run.id.slice(-8)}?`, visible(`It executes ${run.job} for the handle ${run.handle}.`));
     if (files) await attempt(() => client().cancel(run.id, /** @type {"keep" | "delete"} */ (files)), "the run is being cancelled");
   };
   /** @param {"rerun" | "retry"} how */
@@ -33,8 +44,8 @@ export function Actions({ run }) {
   return html`<div class="actions">
     ${canCancel(run) && html`<button class="danger" onClick=${cancel}>Cancel</button>`}
     ${run.status === "cancelling" && html`<button disabled>Cancelling…</button>`}
-    ${canRetry(run) && html`<button class="primary" onClick=${() => again("retry")}>Retry</button>`}
-    ${canRerun(run) && html`<button onClick=${() => again("rerun")}>Rerun</button>`}
+    ${canRetry(run) && html`<button class="primary" title=${RETRY} onClick=${() => again("retry")}>Retry</button>`}
+    ${canRerun(run) && html`<button title=${RERUN} onClick=${() => again("rerun")}>Rerun</button>`}
   </div>`;
 }
 

@@ -4,6 +4,7 @@ import { html } from "../../../vendor/ui.js";
 import { ask } from "../../parts/dialog.js";
 import { toast } from "../../state/toasts.js";
 import { client, may } from "../../state/session.js";
+import { RERUN, RETRY, askToCancel } from "../run/actions.js";
 import { canCancel, canRerun, canRetry } from "./filter.js";
 
 const AT_ONCE = 100; // below the gateway's limit of commands in flight
@@ -17,28 +18,29 @@ export function Bulk({ runs, clear }) {
   const rerunning = runs.filter(canRerun);
   const retrying = runs.filter(canRetry);
   const cancel = async () => {
-    const answer = await ask({
-      title: `Cancel ${cancelling.length} ${cancelling.length === 1 ? "run" : "runs"}?`,
-      body: "Files that a run has finished can be kept or deleted.",
-      choices: [
-        { name: "keep", label: "Cancel, keep files", danger: true },
-        { name: "delete", label: "Cancel, delete files", danger: true },
-      ],
-    });
+    const answer = await askToCancel(`Cancel ${counted(cancelling.length)}?`, "Each selected run that has not ended is cancelled.");
     if (answer === null) return;
     await each(cancelling, (run) => client().cancel(run.id, /** @type {"keep" | "delete"} */ (answer)), "cancelled");
     clear();
   };
-  const rerun = () => each(rerunning, (run) => client().rerun(run.id), "submitted again").then(clear);
-  const retry = () => each(retrying, (run) => client().retry(run.id), "retried").then(clear);
+  /** @param {"rerun" | "retry"} how @param {RunRecord[]} which @param {string} body */
+  const again = async (how, which, body) => {
+    const label = how === "rerun" ? "Rerun" : "Retry";
+    if (which.length > 1 && !(await ask({ title: `${label} ${counted(which.length)}?`, body, choices: [{ name: "yes", label }] }))) return;
+    await each(which, (run) => client()[how](run.id), "submitted again");
+    clear();
+  };
   return html`<div class="bulk" role="toolbar" aria-label="Selected runs">
     <strong aria-live="polite">${runs.length} selected</strong>
     <button class="danger" disabled=${cancelling.length === 0} onClick=${cancel}>Cancel ${cancelling.length || ""}</button>
-    <button disabled=${rerunning.length === 0} onClick=${rerun}>Rerun ${rerunning.length || ""}</button>
-    <button disabled=${retrying.length === 0} onClick=${retry}>Retry ${retrying.length || ""}</button>
+    <button title=${RERUN} disabled=${rerunning.length === 0} onClick=${() => again("rerun", rerunning, RERUN)}>Rerun ${rerunning.length || ""}</button>
+    <button title=${RETRY} disabled=${retrying.length === 0} onClick=${() => again("retry", retrying, RETRY)}>Retry ${retrying.length || ""}</button>
     <button class="quiet" onClick=${clear}>Select none</button>
   </div>`;
 }
+
+/** @param {number} count */
+const counted = (count) => `${count} ${count === 1 ? "run" : "runs"}`;
 
 /**
  * Send a command for each run, some at a time.
@@ -53,6 +55,6 @@ async function each(runs, command, done) {
     errors.push(...results.flatMap((one) => (one.status === "rejected" ? [one.reason] : [])));
   }
   const count = runs.length - errors.length;
-  if (count > 0) toast(`${count} ${count === 1 ? "run" : "runs"} ${done}`);
+  if (count > 0) toast(`${counted(count)} ${done}`);
   if (errors.length > 0) toast(`${errors.length} refused: ${errors[0].message}`, "error");
 }
