@@ -123,6 +123,19 @@ async def test_a_refused_schedule_says_why(home):
     await home.tab.until_text("invalid: ", ".toast.error")
 
 
+async def test_the_next_times_appear_while_a_schedule_is_written(home):
+    await home.tab.open(f"{home.url}/schedules")
+    await home.tab.click("New schedule")
+    await home.tab.fill("[name=cron]", "0 3 * *")
+    await home.tab.until_text("cron", ".preview .error-text")
+    await home.tab.fill("[name=cron]", "0 3 * * *")
+    await home.tab.fill("[name=timezone]", "Asia/Tokyo")
+    await home.tab.until_text("3:00 AM in Asia/Tokyo", ".preview")
+    assert await home.tab.run("document.querySelectorAll('.preview li').length") == 3
+    assert await home.tab.run("document.querySelector('.preview .error-text')") is None
+    assert await home.engine.schedules.list() == []
+
+
 async def test_a_new_schedule_does_not_replace_one_of_the_same_name(home):
     before = await home.engine.schedules.put("nightly", job="add", every=60, params={})
     await home.tab.open(f"{home.url}/schedules")

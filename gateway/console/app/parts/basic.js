@@ -13,13 +13,13 @@ const PERCENT = new Intl.NumberFormat(undefined, { style: "percent" });
 const SIGNS = {
   queued: "○",
   running: "▶",
-  suspended: "⏸",
+  suspended: "‖",
   cancelling: "◌",
   succeeded: "✓",
   failed: "✕",
   cancelled: "⊘",
-  timed_out: "⏱",
-  rejected: "⛔",
+  timed_out: "◷",
+  rejected: "⊗",
 };
 
 /** A status, told by its word and a sign, not by color alone. @param {{ status: string }} props */
