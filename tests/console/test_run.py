@@ -268,6 +268,8 @@ async def test_a_run_says_why_it_waits(home):
     await home.tab.until_text("lane narrow: slots of the lane: 1 of 1 in use", ".waits")
     await home.tab.until_text("1 run of the lane comes before it.", ".waits")
     await home.tab.until_text(f"…{first.id[-8:]} follow", ".waits")
+    await home.engine.submit("follow", handle="first", lane="narrow", priority=10)
+    await home.tab.until_text("2 runs of the lane come before it.", ".waits")
     await home.engine.pause_lane("narrow")
     await home.tab.until_text("the lane is paused", ".waits")
     await home.tab.open(f"{home.url}/runs/{behind.id}")

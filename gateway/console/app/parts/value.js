@@ -9,7 +9,7 @@ const STRING = /"(?:[^"\\]|\\.)*"/g;
  */
 export function parsed(text) {
   const value = JSON.parse(text);
-  const rounded = (text.replace(STRING, "").match(NUMBER) ?? []).find((one) => /^-?\d+$/.test(one) && BigInt(one) !== BigInt(Number(one)));
+  const rounded = (text.replace(STRING, "").match(NUMBER) ?? []).find((one) => /^-?\d+$/.test(one) && !Number.isSafeInteger(Number(one)));
   if (rounded) throw new Error(`${rounded} is too large for a browser, which would round it: send it in quotes, as text`);
   return value;
 }

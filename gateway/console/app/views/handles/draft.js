@@ -32,7 +32,7 @@ export function Draft({ name, handle, last }) {
   const text = edited.value?.text ?? (offers ? offered : stored);
   const changed = edited.value !== null && text !== stored;
   useUnsaved(() => edited.peek() !== null && edited.peek()?.text !== stored);
-  const problem = changed ? problemOf(text) : "";
+  const problem = changed || offers ? problemOf(text) : "";
   const off = problem !== "" || sending.value;
 
   /** Save the draft. Returns whether it is saved. */

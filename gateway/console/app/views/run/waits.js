@@ -9,6 +9,8 @@ import { reason } from "../overview/queues.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
+const USUAL_AGE = 60; // seconds of waiting that raise a priority by 1
+
 /** @param {{ run: RunRecord }} props */
 export function Waits({ run }) {
   if (run.status !== "queued") return null;
@@ -33,7 +35,7 @@ function ForHandle({ run }) {
 function ForSlot({ run }) {
   const wait = live.survey.value.waits.get(run.lane);
   const rules = live.rules(run.lane);
-  const before = useMemo(() => ahead(run), [run, Math.floor(now.value)]);
+  const before = useMemo(() => ahead(run, rules.age), [run, rules.age, Math.floor(now.value)]);
   const isShared = rules.fair_by !== undefined;
   return html`<p>It waits for a slot of lane <${FilterLink} query=${{ lane: run.lane, status: "queued" }} value=${run.lane} />: ${reason(run.lane, run) || "its turn comes next"}.</p>
     <p>${isShared
@@ -46,14 +48,19 @@ function ForSlot({ run }) {
     html`<p>The slots are used by ${wait.blockers.map(({ id, job }) => html`<span key=${id}><${RunLink} id=${id} short /> <${Text} value=${job} /> </span>`)}</p>`}`;
 }
 
-/** How many runs of the lane have a slot before this one. @param {RunRecord} run */
-function ahead(run) {
+/** How many runs of the lane get a slot before this one. @param {RunRecord} run @param {number | null | undefined} age a rule of the lane */
+function ahead(run, age = USUAL_AGE) {
   let count = 0;
   for (const other of live.runs.values()) {
-    if (other.lane !== run.lane || other.status !== "queued" || other.place === null || other.waiting_for === "time") continue;
-    if (other.priority > run.priority || (other.priority === run.priority && other.place < /** @type {number} */ (run.place))) count += 1;
+    if (other.lane === run.lane && other.status === "queued" && other.place !== null && other.waiting_for !== "time" && isBefore(other, run, age)) count += 1;
   }
   return count;
+}
+
+/** The order of a queue, as in `docs/how-to/lane-rules.md`. @param {RunRecord} one @param {RunRecord} other @param {number | null} age */
+function isBefore(one, other, age) {
+  const rank = (/** @type {RunRecord} */ run) => (age === null ? -run.priority : (run.placed_at ?? run.created_at) - run.priority * age);
+  return rank(one) < rank(other) || (rank(one) === rank(other) && Number(one.place) < Number(other.place));
 }
 
 /** @param {number} count */
