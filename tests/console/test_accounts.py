@@ -78,7 +78,7 @@ class Accounts:
         await self.tab.until_text(account, "h1")
         await self.tab.until("document.querySelector('.active-run .status.running')")
         await self.tab.run("document.querySelector('.active-run a').click()")
-        await self.tab.fill("#message", message)
+        await self.tab.fill("[name=message]", message)
         await self.tab.click("Send", ".message")
         await self.tab.until_text("failed" if message == "fail" else "succeeded", ".title")
 

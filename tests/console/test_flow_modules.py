@@ -289,7 +289,23 @@ async def test_the_form_has_the_parameters_that_nodes_read_and_require():
     ]
 
 
-async def test_a_field_contains_json_or_text():
-    program = load("views/flows/parameters.js") + "answer(argument.map(valueOf));"
-    texts = ["5", '"5"', "five", '{"a": [1]}', "{a}"]
-    assert await run_node(program, texts) == [5, "5", "five", {"a": [1]}, "{a}"]
+async def test_a_field_contains_json_or_text_and_nothing_between():
+    program = load("parts/value.js") + "answer(argument.map(valueOf));"
+    texts = [
+        "5",
+        '"5"',
+        "five",
+        '{"a": [1]}',
+        "9007199254740993",
+        '["9007199254740993", 1.5e3, 0.9007199254740993]',
+    ]
+    assert [(one["value"], one["kind"], one["problem"][:16]) for one in await run_node(program, texts)] == [
+        (5, "JSON: number", ""),
+        ("5", "JSON: string", ""),
+        ("five", "text", ""),
+        ({"a": [1]}, "JSON: object", ""),
+        ("9007199254740993", "text", "9007199254740993"),
+        (["9007199254740993", 1500, 0.9007199254740993], "JSON: list", ""),
+    ]
+    refused = ["{a}", "[1, 2,", '"', '{"a": 12345678901234567890}']
+    assert all(one["problem"] for one in await run_node(program, refused))

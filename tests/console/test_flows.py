@@ -42,6 +42,8 @@ EDITOR = "document.querySelector('.editor')?.shadowRoot?"
 CONTENT = f"{EDITOR}.querySelector('.cm-content')"
 TRANSFORM = "document.querySelector('.frame g')?.getAttribute('transform')"
 
+RUNS = "document.querySelector('.views a[href$=\"/runs\"]').click()"
+
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[House]:
@@ -168,6 +170,48 @@ async def test_node_runs_show_what_they_were_given_and_what_they_gave(home):
     await home.tab.until("document.querySelectorAll('.node-runs li').length === 5")
 
 
+async def test_a_signal_is_sent_to_the_node_that_waits_for_it(home):
+    await home.engine.flows.publish("ship", SHIP)
+    ticket = await home.engine.flows.start("ship", params={"late": False})
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until_text("node pack/label waits until $shared.label has a value", ".signal")
+    await home.tab.fill(".signal [name=value]", '{"name": ')
+    await home.tab.until_text("not valid JSON", ".signal")
+    await home.tab.click("Send signal")
+    await home.tab.fill(".signal [name=value]", '{"name": "blue"}')
+    await home.tab.until_text("is sent as JSON: object", ".signal")
+    await home.tab.click("Send signal")
+    await home.tab.until("!document.querySelector('.signal')")
+    await home.tab.until(f"{tone('pack/label')}?.includes('succeeded')")
+    [sent] = [one for one in await home.engine.history(ticket.id) if type(one).__name__ == "RunSignal"]
+    assert (sent.key, sent.value) == ("$shared.label", {"name": "blue"})
+
+
+async def test_the_key_of_a_signal_can_be_a_parameter_of_the_run(home):
+    await home.engine.flows.publish("wait", flow("", wait={"kind": "wait_event"}))
+    ticket = await home.engine.flows.start("wait", params={"signal_key": "paid"})
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until("document.querySelector('.signal [name=key]')?.value === 'paid'")
+    await home.tab.fill(".signal [name=value]", "12345678901234567890")
+    await home.tab.until_text("which would round it", ".signal")
+    await home.tab.fill(".signal [name=value]", "in cash")
+    await home.tab.until_text("is sent as text", ".signal")
+    await home.tab.click("Send signal")
+    await ticket.wait(30)
+    [sent] = [one for one in await home.engine.history(ticket.id) if type(one).__name__ == "RunSignal"]
+    assert (sent.key, sent.value) == ("paid", "in cash")
+
+
+async def test_a_node_that_failed_without_an_edge_shows_no_action(home):
+    late = {"kind": "wait_event", "params": {"signal_key": "never", "timeout_ms": 10}}
+    await home.engine.flows.publish("fail", flow("first late, late last", first=TIMER, late=late, last=TIMER))
+    ticket = await home.engine.flows.start("fail", params={"delay_ms": 1})
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until_text("failed", ".title")
+    await home.tab.until_text("→ default", ".node-runs li:last-child")
+    assert "→" not in await home.tab.text(".node-runs li")
+
+
 async def test_branches_show_their_workers_and_errors(home):
     mail = {"kind": "parallel", "exec_type": "queue", "parallel_mode": "concurrent"}
     mail |= {"parallel_services": ["letters", "parcels"], "failure_strategy": "collect_errors"}
@@ -266,7 +310,11 @@ async def test_a_flow_is_written_checked_published_and_started(home):
     await home.tab.until_text("published", ".versions")
     [version] = await home.engine.flows.versions("mail")
     assert (version.version, version.status) == (1, "published")
+    await home.tab.fill('[name="parameter 0"]', "[1, 2,")
+    await home.tab.until_text("not valid JSON", ".start-form")
+    await home.tab.click("Start version 1")
     await home.tab.fill('[name="parameter 0"]', "ann")
+    await home.tab.until_text("is sent as text", ".start-form")
     await home.tab.fill('[name="parameter 1"]', "5")
     await home.tab.fill('[name="others"]', "no object")
     await home.tab.click("Start version 1")
@@ -320,6 +368,22 @@ async def test_the_editor_keeps_its_text_while_the_flow_changes(home):
     assert await home.tab.run(f"{CONTENT}.innerText") == "start: typed"
 
 
+async def test_edits_of_a_flow_are_not_lost_without_a_question(home):
+    await home.engine.flows.publish("ship", SHIP)
+    await home.tab.open(f"{home.url}/flows/ship?edit=1")
+    await write(home, "start: typed")
+    await home.tab.run(RUNS)
+    await home.tab.click("Back", "dialog")
+    assert await home.tab.run(f"{CONTENT}.innerText") == "start: typed"
+    await home.tab.run(RUNS)
+    await home.tab.click("Leave, and lose the edits", "dialog")
+    await home.tab.until("location.pathname === '/runs'")
+    await home.tab.open(f"{home.url}/flows/ship?edit=1")
+    await write(home, "start: typed")
+    await home.tab.click("Discard")
+    await home.tab.until("document.querySelector('.frame')")
+
+
 async def test_two_versions_are_compared(home):
     await home.engine.flows.publish("ship", SHIP)
     await home.engine.flows.publish("ship", {**SHIP, "start": "late"})
@@ -356,6 +420,11 @@ async def test_only_what_a_role_permits_is_offered(role, offered, tmp_path: Path
         await home.tab.open(f"{home.url}/flows")
         await home.tab.until_text("ship", "table")
         assert ("New flow" in await home.tab.run(labels)) is offered
+        await home.engine.flows.publish("wait", flow("", wait={"kind": "wait_event"}))
+        ticket = await home.engine.flows.start("wait", params={"signal_key": "paid"})
+        await home.tab.open(f"{home.url}/runs/{ticket.id}")
+        await home.tab.until_text("node wait waits until paid has a value", ".signal")
+        assert ("Send signal" in await home.tab.run(labels)) is offered
 
 
 async def test_hostile_text_is_only_ever_text(home):

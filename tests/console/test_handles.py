@@ -18,6 +18,8 @@ pytestmark = needs_browser
 
 START = "document.querySelector('.draft button.primary')"
 
+RUNS = "document.querySelector('.views a[href$=\"/runs\"]').click()"
+
 
 @pytest.fixture
 async def home(tmp_path: Path) -> AsyncIterator[House]:
@@ -80,6 +82,50 @@ async def test_a_run_continues_from_the_checkpoint(home):
     await home.tab.click("Continue from the checkpoint")
     await home.tab.until_text("sum: 2")
     assert (await home.engine.list_runs(handle="alice"))[0].kind == "continue"
+
+
+async def test_an_empty_draft_offers_the_parameters_of_the_last_run(home):
+    await home.tab.open(f"{home.url}/handles/alice")
+    await home.tab.until("document.querySelector('#draft')?.value === ''")
+    assert "Continue" not in await home.tab.text(".draft")
+    await (await home.engine.submit("add", handle="alice", params={"a": 1, "b": 2})).wait(30)
+    await home.tab.until_text("These are the parameters of the last run", ".draft")
+    await home.tab.click("Continue from the checkpoint")
+    await home.tab.until_text("sum: 3")
+    run = (await home.engine.list_runs(handle="alice"))[0]
+    assert (run.kind, run.params) == ("continue", {"a": 1, "b": 2})
+    assert "alice" not in {name for name, one in (await home.engine.snapshot()).handles.items() if one.params}
+    await home.tab.open(f"{home.url}/handles/alice")
+    await home.tab.until_text("These are the parameters of the last run", ".draft")
+    await home.tab.fill("#draft", "[]")
+    await home.tab.fill("#draft", " ")
+    await home.tab.fill("#job", "wait")
+    await home.tab.click("Start")
+    await home.tab.until_text("running", ".title")
+    assert (await home.engine.list_runs(handle="alice"))[0].params == {}
+
+
+async def test_edits_of_a_draft_are_not_lost_without_a_question(home):
+    await home.tab.open(f"{home.url}/handles")
+    await home.tab.until_text("There are no handles yet.")
+    await home.tab.run("history.pushState(null, '', '/handles/alice'); dispatchEvent(new Event('popstate'))")
+    await home.tab.fill("#draft", '{"a": 1}')
+    await home.tab.run(RUNS)
+    await home.tab.until_text("Leave without saving?", "dialog")
+    await home.tab.click("Back", "dialog")
+    assert await home.path() == "/handles/alice"
+    await home.tab.run("history.back()")
+    await home.tab.until_text("Leave without saving?", "dialog")
+    await home.tab.click("Back", "dialog")
+    await home.tab.until("location.pathname === '/handles/alice'")
+    closing = "(() => dispatchEvent(new Event('beforeunload', { cancelable: true })))()"
+    assert await home.tab.run(f"document.querySelector('#draft').value + {closing}") == '{"a": 1}false'
+    await home.tab.run("history.back()")
+    await home.tab.click("Leave, and lose the edits", "dialog")
+    await home.tab.until("!document.querySelector('#draft')")
+    assert await home.tab.run(closing)
+    await home.tab.run(RUNS)
+    await home.tab.until("location.pathname === '/runs'")
 
 
 async def test_the_start_button_shows_the_conflict_until_the_handle_is_free(home):

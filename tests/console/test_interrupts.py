@@ -12,6 +12,7 @@ from greenroom import Jobs, Run, open_engine
 from greenroom.gateway import GatewayConfig, open_gateway
 
 from ..clients.browser import needs_browser
+from ..flow.definitions import flow
 from .chromium import open_browser
 from .test_pages import House
 
@@ -87,7 +88,12 @@ async def test_choices_of_the_data_are_buttons(home):
     params = {"question": "Which size?", "choices": ["small", "large"]}
     ticket = await home.engine.submit("ask", handle="alice", params=params)
     await home.tab.open(f"{home.url}/interrupts")
+    labels = "[...document.querySelectorAll('.interrupt .actions button')].map((one) => one.innerText)"
+    await home.tab.until("document.querySelector('.interrupt')")
+    assert (await home.tab.run(labels))[:3] == ["small", "large", "Deny"]
+    await home.tab.until_text("ask of alice", ".interrupt-head")
     await home.tab.click("large", ".interrupt")
+    await home.tab.until_text("answered: large", ".toasts")
     assert await ticket.result() == {"approved": True, "choice": "large"}
 
 
@@ -109,3 +115,16 @@ async def test_a_long_inbox_is_shown_part_by_part(home):
     await home.tab.until("document.querySelectorAll('.interrupt').length === 50")
     await home.tab.click("10 more")
     await home.tab.until("document.querySelectorAll('.interrupt').length === 60")
+
+
+async def test_an_approval_of_a_flow_names_flow_node_and_question(home):
+    approve = {"kind": "approval", "params": {"approval_key": "$shared.ok", "question": "Ship it?"}}
+    await home.engine.flows.publish("ship", flow("", approve=approve))
+    ticket = await home.engine.flows.start("ship")
+    await home.tab.open(f"{home.url}/interrupts")
+    await home.tab.until_text("flow ship, node approve", ".interrupt-head")
+    assert await home.tab.text(".question") == "Ship it?"
+    assert "approval_key" not in await home.tab.text(".interrupt")
+    await home.tab.click("Approve", ".interrupt")
+    await home.tab.until_text("answered: approved", ".toasts")
+    assert await ticket.wait(30)

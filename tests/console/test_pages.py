@@ -268,6 +268,7 @@ async def test_selected_runs_are_cancelled_together(home):
         assert (await home.engine.get_run(ticket.id)).status == "cancelled"
     await home.tab.click("Select all")
     await home.tab.click("Rerun 6", ".bulk")
+    await home.tab.click("Rerun", "dialog")
     await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 12")
 
 
@@ -340,7 +341,7 @@ async def test_a_run_is_followed_while_it_executes(home):
     ticket = await home.engine.submit("wait", handle="alice")
     await home.tab.open(f"{home.url}/runs/{ticket.id}")
     await home.tab.until_text("1 / 4")
-    await home.tab.fill("#message", '{"go": true}')
+    await home.tab.fill("[name=message]", '{"go": true}')
     await home.tab.click("Send", ".message")
     await home.tab.until_text("succeeded", ".title")
     assert await ticket.result() == {"go": True}

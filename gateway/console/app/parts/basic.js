@@ -7,6 +7,9 @@ import { Text } from "./text.js";
 
 /** @typedef {import("../../greenroom.js").RunRecord} RunRecord */
 
+const MOST_BRIEF = 13; // characters
+const COMPACT = new Intl.NumberFormat(undefined, { notation: "compact" });
+const PERCENT = new Intl.NumberFormat(undefined, { style: "percent" });
 const SIGNS = {
   queued: "○",
   running: "▶",
@@ -62,14 +65,17 @@ export function Tags({ tags }) {
   );
 }
 
-/** @param {{ run: RunRecord }} props */
-export function Progress({ run }) {
+/** `brief`: in a narrow place. Numbers are never cut off there: long ones become a percentage. @param {{ run: RunRecord, brief?: boolean }} props */
+export function Progress({ run, brief = false }) {
   const { done, total } = run.progress ?? {};
   if (typeof done !== "number") return null;
-  if (typeof total !== "number" || total <= 0) return html`<span class="number">${done}</span>`;
+  if (typeof total !== "number" || total <= 0) {
+    return html`<span class="number" title=${done}>${brief && String(done).length > MOST_BRIEF ? COMPACT.format(done) : done}</span>`;
+  }
+  const whole = `${done} / ${total}`;
   return html`<span class="progress">
     <progress value=${Math.min(done, total)} max=${total} aria-label="progress"></progress>
-    <span class="number">${done} / ${total}</span>
+    <span class="number" title=${whole}>${brief && whole.length > MOST_BRIEF ? PERCENT.format(done / total) : whole}</span>
   </span>`;
 }
 

@@ -6,6 +6,7 @@
  */
 
 import { signal } from "../../vendor/ui.js";
+import { isUnsaved, mayLeave } from "./unsaved.js";
 
 /**
  * @typedef {object} Address
@@ -21,6 +22,9 @@ export const SOCKET = ROOT.href.replace(/^http/, "ws");
 
 /** @type {import("../../vendor/ui.js").Signal<Address>} */
 export const address = signal(read());
+
+/** The href of the shown view: during a question, the browser's own is already the next one. */
+let shown = location.href;
 
 /** @returns {Address} */
 function read() {
@@ -53,12 +57,19 @@ export function to(view, names = [], query = {}) {
 }
 
 /**
- * Go to an address. `replace`: without an entry in the history, as for each letter of a filter.
+ * Go to an address; if edits would be lost, only when the person agrees. `replace`: without an entry in the history, as
+ * for each letter of a filter.
  * @param {string} href
  */
-export function go(href, { replace = false } = {}) {
+export async function go(href, { replace = false } = {}) {
+  if (isUnsaved() && !(await mayLeave())) return;
   if (replace) history.replaceState(null, "", href);
   else history.pushState(null, "", href);
+  show();
+}
+
+function show() {
+  shown = location.href;
   address.value = read();
 }
 
@@ -67,7 +78,11 @@ export function followLinks() {
   for (const icon of document.querySelectorAll("link[rel=icon]")) {
     icon.setAttribute("href", /** @type {HTMLLinkElement} */ (icon).href); // browsers read it again at each address
   }
-  window.addEventListener("popstate", () => (address.value = read()));
+  window.addEventListener("popstate", async () => {
+    const left = shown;
+    if (isUnsaved() && !(await mayLeave())) return history.pushState(null, "", left);
+    show();
+  });
   document.addEventListener("click", (event) => {
     const link = event.target instanceof Element ? event.target.closest("a") : null;
     if (!link || event.defaultPrevented || event.button !== 0 || link.target || link.hasAttribute("download")) return;

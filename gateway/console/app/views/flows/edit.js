@@ -6,6 +6,7 @@ import { Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { client } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
+import { useUnsaved } from "../../state/unsaved.js";
 import { placeOf } from "./places.js";
 import { toYaml } from "./yaml.js";
 
@@ -19,6 +20,8 @@ const FIRST = { start: "first", nodes: { first: { kind: "timer", params: { delay
 export function Edit({ name, base, definition = FIRST }) {
   const first = useMemo(() => toYaml(definition), []);
   const text = useSignal(first);
+  const kept = useRef(first); // what is saved, or may be lost
+  useUnsaved(() => text.peek() !== kept.current);
   const given = useSignal(name ?? "");
   const mistakes = useSignal(/** @type {Mistake[]} */ ([]));
   const checked = useSignal("");
@@ -49,16 +52,19 @@ export function Edit({ name, base, definition = FIRST }) {
   const replaced = base?.status === "draft" ? base.version : null;
   const publish = async (/** @type {"draft" | "published"} */ status) => {
     const flow = given.value.trim();
+    const sent = text.value;
     sending.value = true;
     const row = await attempt(
       async () => {
         if (name === undefined && (await exists(flow))) throw new Error("a flow of this name exists: open it to add a version, or choose another name");
-        return await client().flows.publish(flow, text.value, { version: replaced, status });
+        return await client().flows.publish(flow, sent, { version: replaced, status });
       },
       (made) => (status === "draft" ? `version ${made.version} is saved as a draft` : `version ${made.version} is published`),
     );
     sending.value = false;
-    if (row) go(to("flows", [flow], { version: String(row.version) }));
+    if (!row) return;
+    kept.current = sent;
+    go(to("flows", [flow], { version: String(row.version) }));
   };
   const errors = mistakes.value.filter(({ severity }) => severity === "error").length;
   const ready = given.value.trim() !== "" && checked.value === text.value && errors === 0 && !sending.value;
@@ -82,7 +88,7 @@ export function Edit({ name, base, definition = FIRST }) {
     <div class="actions">
       <button class="primary" disabled=${!ready} onClick=${() => publish("published")}>Publish</button>
       <button disabled=${!ready} onClick=${() => publish("draft")}>Save as draft</button>
-      <a class="button" href=${name === undefined ? to("flows") : to("flows", [name], { version: String(base?.version ?? "") })}>Discard</a>
+      <a class="button" onClick=${() => (kept.current = text.value)} href=${name === undefined ? to("flows") : to("flows", [name], { version: String(base?.version ?? "") })}>Discard</a>
     </div>
   </section>`;
 }

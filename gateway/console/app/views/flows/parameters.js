@@ -35,12 +35,3 @@ function read(value) {
   if (typeof value !== "object" || value === null) return [];
   return Object.values(value).flatMap(read);
 }
-
-/** What a person typed: JSON, or else the text itself. @param {string} text */
-export function valueOf(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
-}

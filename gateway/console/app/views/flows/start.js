@@ -2,11 +2,13 @@
 
 import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { visible } from "../../parts/text.js";
+import { parsed, valueOf } from "../../parts/value.js";
+import { ValueField } from "../../parts/valuefield.js";
 import { go, to } from "../../state/address.js";
 import { Requests } from "../../state/requests.js";
 import { client } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
-import { parametersOf, valueOf } from "./parameters.js";
+import { parametersOf } from "./parameters.js";
 
 /** @param {{ name: string, version: number, definition: any }} props */
 export function Start({ name, version, definition }) {
@@ -14,14 +16,25 @@ export function Start({ name, version, definition }) {
   const problem = useSignal("");
   const sending = useSignal(false);
   const requests = useMemo(() => new Requests(), [name]);
+  /** The other parameters, or null with a problem. @param {string} text */
+  const read = (text) => {
+    problem.value = "";
+    try {
+      const others = text.trim() === "" ? {} : parsed(text);
+      if (typeof others === "object" && others !== null && !Array.isArray(others)) return others;
+      problem.value = "the other parameters must be a JSON object";
+    } catch (error) {
+      problem.value = `the other parameters must be a JSON object: ${/** @type {Error} */ (error).message}`;
+    }
+    return null;
+  };
   const submit = async (/** @type {any} */ event) => {
     event.preventDefault();
     const fields = new FormData(event.currentTarget);
-    const others = objectOf(String(fields.get("others")));
-    problem.value = others === null ? "the other parameters must be a JSON object" : "";
+    const others = read(String(fields.get("others")));
     if (others === null) return;
     const typed = parameters.map((one, index) => [one.name, String(fields.get(`parameter ${index}`))]).filter(([, text]) => text !== "");
-    const params = { ...others, ...Object.fromEntries(typed.map(([key, text]) => [key, valueOf(text)])) };
+    const params = { ...others, ...Object.fromEntries(typed.map(([key, text]) => [key, valueOf(text).value])) };
     const handle = String(fields.get("handle")).trim() || null;
     const submission = JSON.stringify([version, params, handle]);
     const requestId = requests.idOf(submission);
@@ -33,21 +46,17 @@ export function Start({ name, version, definition }) {
   };
   return html`<form class="start-form" onSubmit=${submit}>
     ${parameters.map(
-      ({ name: own, required, usual }, index) => html`<label key=${own}>
-        <span>${visible(own)}${required && html` <small class="faint">required</small>`}</span>
-        <input name=${`parameter ${index}`} required=${required} placeholder=${usual === undefined ? "text, or JSON" : visible(JSON.stringify(usual))} spellcheck=${false} />
-      </label>`,
+      ({ name: own, required, usual }, index) => html`<${ValueField}
+        key=${own}
+        name=${`parameter ${index}`}
+        label=${html`${visible(own)}${required && html` <small class="faint">required</small>`}`}
+        required=${required}
+        placeholder=${usual === undefined ? "text, or JSON" : visible(JSON.stringify(usual))}
+      />`,
     )}
     <label><span>Other parameters</span><textarea name="others" rows="2" placeholder="a JSON object" spellcheck=${false}></textarea></label>
     <label><span>Handle</span><input name="handle" placeholder="its own" /></label>
     ${problem.value && html`<p class="error-text" role="alert">${problem.value}</p>`}
     <div class="actions"><button class="primary" disabled=${sending.value}>Start version ${version}</button></div>
   </form>`;
-}
-
-/** The object in a text, {} if it is empty, or null. @param {string} text */
-function objectOf(text) {
-  if (text.trim() === "") return {};
-  const value = valueOf(text);
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : null;
 }

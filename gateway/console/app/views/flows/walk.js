@@ -7,7 +7,9 @@ import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
 import { client } from "../../state/session.js";
 import { FlowGraph } from "./drawing.js";
-import { ended, walked } from "./walked.js";
+import { outline } from "./outline.js";
+import { Signals } from "./signals.js";
+import { ended, takes, walked } from "./walked.js";
 
 /** @typedef {import("../../../greenroom.js").GreenroomEvent} GreenroomEvent */
 /** @typedef {import("../../../greenroom.js").NodeRan} NodeRan */
@@ -31,6 +33,7 @@ export function Walk({ run, events }) {
   }, [run.id]);
   const walk = useMemo(() => walked(events, run.status), [events, run.status]);
   const rows = useMemo(() => numbered(events), [events]);
+  const drawn = useMemo(() => definition.value && outline(definition.value), [definition.value]);
   // The run is rendered with each frame of events, of which most belong to other runs.
   const graph = useMemo(() => {
     const choose = (/** @type {string} */ path) => (chosen.value = chosen.value === path ? "" : path);
@@ -38,9 +41,10 @@ export function Walk({ run, events }) {
   }, [definition.value, walk, chosen.value]);
   const list = useMemo(() => {
     const isShown = (/** @type {string} */ node) => !chosen.value || node === chosen.value || node.startsWith(`${chosen.value}/`);
-    return html`<${NodeRuns} run=${run.id} rows=${rows.filter(({ event }) => isShown(event.node))} />`;
-  }, [run.id, rows, chosen.value]);
-  return html`<section class="card">
+    return html`<${NodeRuns} run=${run.id} rows=${rows.filter(({ event }) => isShown(event.node))} links=${drawn?.links ?? []} />`;
+  }, [run.id, rows, drawn, chosen.value]);
+  return html`${drawn && html`<${Signals} run=${run} places=${drawn.places} states=${walk.states} />`}
+    <section class="card">
       <h2>Flow <a href=${to("flows", [flow], { version: String(version) })}><${Text} value=${flow} /> ${version}</a></h2>
       ${problem.value && html`<p class="error-text" role="alert"><${Text} value=${problem.value} /></p>`}
       ${graph}
@@ -56,19 +60,19 @@ function numbered(events) {
   return events.filter((event) => event.type === "node_ran").map((event, index) => ({ number: index + 1, event }));
 }
 
-/** @param {{ run: string, rows: { number: number, event: NodeRan }[] }} props */
-function NodeRuns({ run, rows }) {
+/** @param {{ run: string, rows: { number: number, event: NodeRan }[], links: readonly import("./outline.js").Link[] }} props */
+function NodeRuns({ run, rows, links }) {
   const count = useSignal(PAGE);
   if (rows.length === 0) return html`<${Nothing}>No node has ended yet.<//>`;
   const first = Math.max(0, rows.length - count.value);
   return html`<ol class="node-runs">
-      ${rows.slice(first).reverse().map(({ number, event }) => html`<${Row} key=${number} run=${run} number=${number} event=${event} />`)}
+      ${rows.slice(first).reverse().map(({ number, event }) => html`<${Row} key=${number} run=${run} number=${number} event=${event} links=${links} />`)}
     </ol>
     ${first > 0 && html`<button class="quiet" onClick=${() => (count.value += 5 * PAGE)}>${first} earlier node runs</button>`}`;
 }
 
-/** @param {{ run: string, number: number, event: NodeRan }} props */
-function Row({ run, number, event }) {
+/** @param {{ run: string, number: number, event: NodeRan, links: readonly import("./outline.js").Link[] }} props */
+function Row({ run, number, event, links }) {
   const open = useSignal(false);
   const { node, branch, kind, visit, attempt, status, action, error, worker, at, started_at } = event;
   return html`<li><details onToggle=${(/** @type {any} */ toggled) => (open.value = toggled.currentTarget.open)}>
@@ -78,7 +82,7 @@ function Row({ run, number, event }) {
       ${branch !== undefined && html`<span class="tag">branch <${Text} value=${branch} /></span>`}
       <${Status} status=${ended(status)} />
       <span class="faint">${kind}${visit > 1 ? `, visit ${visit}` : ""}${attempt > 1 ? `, attempt ${attempt}` : ""}</span>
-      ${action && html`<span>→ <${Text} value=${action} /></span>`}
+      ${action && takes(links, node, action, status) && html`<span>→ <${Text} value=${action} /></span>`}
       ${worker && html`<span class="faint">worker <${Text} value=${worker} /></span>`}
       <span class="spread"></span>
       <${Moment} at=${started_at} /> <${Elapsed} from=${started_at} to=${at} />

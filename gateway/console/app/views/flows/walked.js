@@ -75,12 +75,24 @@ function now(last, status) {
  * @returns {boolean[]}
  */
 export function taken(links, { states, ends }) {
-  const linked = new Set(links.map(({ node, action }) => `${node}\n${action}`));
-  return links.map(({ node, action, target, failures }) => {
-    if (node === "") return states.has(target);
-    return [...(ends.get(node) ?? [])].some(([one, status]) => {
-      if (status !== "ok" && !failures.includes(status)) return false;
-      return action === "" || action === one || (action === DEFAULT_ACTION && !linked.has(`${node}\n${one}`));
-    });
+  const linked = linkedBy(links);
+  return links.map((link) => {
+    if (link.node === "") return states.has(link.target);
+    return [...(ends.get(link.node) ?? [])].some(([action, status]) => takesLink(link, linked, action, status));
   });
 }
+
+/** Whether a node takes an edge when it ends so. @param {readonly Link[]} links @param {string} node @param {string} action @param {string} status */
+export function takes(links, node, action, status) {
+  const linked = linkedBy(links);
+  return links.some((link) => link.node === node && takesLink(link, linked, action, status));
+}
+
+/** @param {Link} link @param {Set<string>} linked @param {string} ended the action @param {string} status */
+function takesLink({ node, action, failures }, linked, ended, status) {
+  if (status !== "ok" && !failures.includes(status)) return false;
+  return action === "" || action === ended || (action === DEFAULT_ACTION && !linked.has(`${node}\n${ended}`));
+}
+
+/** The actions that have links, by node. @param {readonly Link[]} links */
+const linkedBy = (links) => new Set(links.map(({ node, action }) => `${node}\n${action}`));

@@ -2,13 +2,17 @@
 
 import { hasEnded } from "../../../greenroom.js";
 import { html, useMemo, useSignal } from "../../../vendor/ui.js";
+import { RunLink } from "../../parts/basic.js";
 import { visible } from "../../parts/text.js";
+import { parsed } from "../../parts/value.js";
 import { go, to } from "../../state/address.js";
 import { Requests } from "../../state/requests.js";
 import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
+import { useUnsaved } from "../../state/unsaved.js";
 
 /** @typedef {import("../../../greenroom.js").HandleState} HandleState */
+/** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 /** @typedef {"reject" | "queue" | "replace" | "join"} OnConflict */
 
 const BUSY = {
@@ -18,16 +22,19 @@ const BUSY = {
   join: "join the active run if job and parameters are equal",
 };
 
-/** @param {{ name: string, handle: HandleState, lastJob: string }} props */
-export function Draft({ name, handle, lastJob }) {
+/** `last`: the run of the handle that was created last. @param {{ name: string, handle: HandleState, last?: RunRecord }} props */
+export function Draft({ name, handle, last }) {
   const stored = useMemo(() => written(handle.params), [handle.params]);
+  const offered = useMemo(() => (stored === "" && may("operator") ? written(last?.params ?? null) : ""), [stored, last?.params]);
   const edited = useSignal(/** @type {{ text: string, of: string } | null} */ (null));
   const sending = useSignal(false);
   const requests = useMemo(() => new Requests(), [name]);
 
-  const text = edited.value?.text ?? stored;
+  const offers = edited.value === null && !["", "{}"].includes(offered);
+  const text = edited.value?.text ?? (offers ? offered : stored);
   const changed = edited.value !== null && text !== stored;
-  const problem = changed ? problemOf(text) : "";
+  useUnsaved(() => edited.peek() !== null && edited.peek()?.text !== stored);
+  const problem = changed || offers ? problemOf(text) : "";
   const off = problem !== "" || sending.value;
 
   /** Save the draft. Returns whether it is saved. */
@@ -48,7 +55,10 @@ export function Draft({ name, handle, lastJob }) {
     if (changed && !(await save())) return;
     const submission = JSON.stringify([job, kind, onConflict, text]);
     const requestId = requests.idOf(submission);
-    const ticket = await attempt(() => client().submit(job, { handle: name, kind, onConflict, requestId }), "submitted");
+    const ticket = await attempt(
+      () => client().submit(job, { handle: name, kind, onConflict, requestId, ...(offers && { params: last?.params }) }),
+      "submitted",
+    );
     if (ticket) requests.answered(submission);
     if (ticket && !handle.locked) go(to("runs", [ticket.id]));
   };
@@ -66,15 +76,16 @@ export function Draft({ name, handle, lastJob }) {
       onInput=${(/** @type {any} */ event) => (edited.value = { text: event.currentTarget.value, of: edited.value?.of ?? stored })}
     ></textarea>
     <p id="draft-problem" class="error-text" aria-live="polite">${visible(problem)}</p>
+    ${offers && html`<p class="faint">The draft is empty. These are the parameters of the last run, <${RunLink} id=${last?.id} short />: a new run gets them too, unless you change them.</p>`}
     ${changed && edited.value?.of !== stored && html`<p class="error-text">The draft was changed by someone else. Save replaces it.</p>`}
     ${may("operator") &&
     html`<div class="actions">
         <button disabled=${off || !changed || handle.locked} onClick=${() => send(save)}>Save draft</button>
-        <button class="quiet" disabled=${!changed} onClick=${() => (edited.value = null)}>Discard changes</button>
+        <button class="quiet" disabled=${edited.value === null} onClick=${() => (edited.value = null)}>Discard changes</button>
       </div>
       <${Start}
         handle=${handle}
-        lastJob=${lastJob}
+        last=${last}
         off=${off || (changed && handle.locked)}
         submit=${(/** @type {Parameters<typeof submit>} */ ...given) => send(() => submit(...given))}
       />`}
@@ -85,20 +96,20 @@ export function Draft({ name, handle, lastJob }) {
  * The form that starts a run with the draft. Its button shows why a start would be refused.
  * @param {object} props
  * @param {HandleState} props.handle
- * @param {string} props.lastJob
+ * @param {RunRecord} [props.last]
  * @param {boolean} props.off
  * @param {(kind: "start" | "continue", job: string, onConflict: OnConflict) => void} props.submit
  */
-function Start({ handle, lastJob, off, submit }) {
+function Start({ handle, last, off, submit }) {
   const job = useSignal(/** @type {string | null} */ (null));
   const onConflict = useSignal(/** @type {OnConflict} */ ("reject"));
   const jobs = useMemo(() => [...new Set([...live.runs.values()].map((run) => run.job))].sort(), []);
-  const chosen = job.value ?? lastJob;
+  const chosen = job.value ?? last?.job ?? "";
   const conflict = handle.locked && onConflict.value === "reject" ? conflictOf(handle) : "";
   const disabled = off || conflict !== "" || !chosen.trim();
   /** @param {"start" | "continue"} kind */
   const click = (kind) => () => submit(kind, chosen, onConflict.value);
-  return html`<h2>Start a run with the draft</h2>
+  return html`<h2>Start a run with these parameters</h2>
     <div class="fields">
       <label class="field wide"><span>job</span>
         <input id="job" list="jobs" value=${chosen} onInput=${(/** @type {any} */ event) => (job.value = event.currentTarget.value)} />
@@ -112,8 +123,11 @@ function Start({ handle, lastJob, off, submit }) {
     </div>
     <div class="actions">
       <button class="primary" disabled=${disabled} onClick=${click("start")}>${conflict ? `Start: ${conflict}` : "Start"}</button>
-      <button disabled=${disabled} title=${conflict} onClick=${click("continue")}>Continue from the checkpoint</button>
-    </div>`;
+      ${last && html`<button disabled=${disabled} title=${conflict} onClick=${click("continue")}>Continue from the checkpoint</button>`}
+    </div>
+    ${last &&
+    html`<p class="faint">Start begins afresh. Continue begins at the last checkpoint that the job has saved for this handle. Both use the
+      parameters above.</p>`}`;
 }
 
 /** @param {unknown} params */
@@ -122,7 +136,7 @@ const written = (params) => (params === null ? "" : JSON.stringify(params, null,
 /** @param {string} text */
 function problemOf(text) {
   try {
-    if (text.trim()) JSON.parse(text);
+    if (text.trim()) parsed(text);
     return "";
   } catch (error) {
     return `the draft is not valid JSON: ${/** @type {Error} */ (error).message}`;

@@ -58,7 +58,7 @@ export function Handle({ names: [name] }) {
           ${handle.waiting.length > SHOWN_WAITING && html`<p class="faint">and ${handle.waiting.length - SHOWN_WAITING} more</p>`}
         </section>
       </div>
-      <${Draft} name=${name} handle=${handle} lastJob=${past.shown()[0]?.job ?? ""} />
+      <${Draft} name=${name} handle=${handle} last=${past.shown()[0]} />
     </div>
     <section class="card" aria-labelledby="history-title">
       <h2 id="history-title">Runs</h2>

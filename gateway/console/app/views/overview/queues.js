@@ -34,7 +34,7 @@ function Queue({ lane, wait: { run, since, queued, blockers } }) {
 }
 
 /** Why the first run of a lane does not start. @param {string} name @param {import("../../../greenroom.js").RunRecord} run */
-function reason(name, run) {
+export function reason(name, run) {
   const counts = live.counts.value;
   const lane = counts?.lanes[name];
   if (!counts || !lane) return "";

@@ -1,7 +1,7 @@
-/** The log of a run, and its events one by one. */
+/** The events of a run, one by one. */
 
 import { html, useSignal } from "../../../vendor/ui.js";
-import { Moment, Nothing } from "../../parts/basic.js";
+import { Moment } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
 import { Text } from "../../parts/text.js";
 
@@ -9,22 +9,6 @@ import { Text } from "../../parts/text.js";
 
 const PAGE = 200;
 const COMMON = new Set(["seq", "at", "type", "by", "run", "handle", "lane"]);
-
-/** @param {{ events: readonly GreenroomEvent[] }} props */
-export function Log({ events }) {
-  const lines = events.filter((event) => event.type === "run_log");
-  const shown = useSignal(PAGE);
-  if (lines.length === 0) return html`<${Nothing}>The body has logged nothing.<//>`;
-  const first = Math.max(0, lines.length - shown.value);
-  return html`${first > 0 && html`<button class="quiet" onClick=${() => (shown.value += 5 * PAGE)}>${first} earlier lines</button>`}
-    <ol class="log mono" role="log" aria-label="Log">
-      ${lines.slice(first).map(
-        (line) => html`<li key=${line.seq} class=${line.level}>
-          <${Moment} at=${line.at} /> <span class="level">${line.level}</span> <${Text} value=${line.text} lines />
-        </li>`,
-      )}
-    </ol>`;
-}
 
 /** The events, of which a person can choose some types. @param {{ events: readonly GreenroomEvent[] }} props */
 export function FilteredEvents({ events }) {

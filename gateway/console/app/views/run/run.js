@@ -7,13 +7,16 @@ import { later } from "../../parts/later.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
 import { client, live } from "../../state/session.js";
+import { flowOf } from "../runs/filter.js";
 import { PastRuns, usePast } from "../runs/past.js";
 import { Actions, Message } from "./actions.js";
-import { Earlier, Events, FilteredEvents, Log } from "./events.js";
+import { Earlier, Events, FilteredEvents } from "./events.js";
 import { Files } from "./files.js";
 import { Interrupts } from "./interrupts.js";
+import { Log } from "./log.js";
 import { Story } from "./story.js";
 import { Timeline } from "./timeline.js";
+import { Waits } from "./waits.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
@@ -50,20 +53,21 @@ export function Run({ names: [id] }) {
   const messages = events.filter((event) => event.type === "run_message" || event.type === "run_signal");
   return html`<article class="run">
     <div class="title">
-      <h1><${Text} value=${run.job} /></h1>
+      <h1><${Text} value=${flowOf(run) ?? run.job} /> <small class="faint">of</small> <${HandleLink} name=${run.handle} /></h1>
       <${Status} status=${run.status} />
       <span class="spread"></span>
       <${Actions} run=${run} />
     </div>
     ${open.length > 0 && html`<section aria-label="Interrupts"><${Interrupts} list=${open} /></section>`}
+    <${Waits} run=${run} />
     ${run.error && html`<section class="card failed-card"><h2>Error</h2><${Text} value=${run.error} mono lines /></section>`}
     ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}
     <div class="columns">
-      <section class="card"><h2>About</h2><${About} run=${run} /></section>
+      <section class="card"><h2>About</h2><${About} run=${run} by=${story.by.value} /></section>
       <section class="card">
         <h2>Time line</h2>
         <${Earlier} story=${story} />
-        <${Timeline} events=${events} called=${children} />
+        <${Timeline} run=${run} events=${events} called=${children} />
         ${story.problem.value && html`<p class="error-text"><${Text} value=${story.problem.value} /></p>`}
       </section>
     </div>
@@ -79,7 +83,7 @@ export function Run({ names: [id] }) {
       ${run.status === "succeeded" && html`<section class="card"><h2>Result</h2><${Json} value=${run.result} /></section>`}
     </div>
     <${Files} key=${id} id=${id} />
-    <section class="card"><h2>Log</h2><${Earlier} story=${story} /><${Log} events=${events} /></section>
+    <section class="card"><h2>Log</h2><${Earlier} story=${story} /><${Log} id=${id} events=${events} /></section>
     ${(messages.length > 0 || run.interactive) &&
     html`<section class="card">
       <h2>Messages</h2>
@@ -100,12 +104,14 @@ function Stats({ progress }) {
   return Object.keys(others).length > 0 ? html`<${Json} value=${others} />` : null;
 }
 
-/** @param {{ run: RunRecord }} props */
-function About({ run }) {
+/** `by`: who submitted it; empty while that is not read. @param {{ run: RunRecord, by: string }} props */
+function About({ run, by }) {
   const flags = ["detached", "interactive", "streaming", "compacting"].filter((name) => /** @type {any} */ (run)[name]);
   /** @type {[string, any][]} */
   const lines = [
     ["Run", html`<${RunLink} id=${run.id} />`],
+    ["Job", html`<${Text} value=${run.job} />`],
+    ["Submitted by", by && html`<${Text} value=${by} />`],
     ["Handle", html`<${HandleLink} name=${run.handle} />`],
     ["Lane", html`<${FilterLink} query=${{ lane: run.lane }} value=${run.lane} />`],
     ["Parent", run.parent && html`<${RunLink} id=${run.parent} />`],
@@ -113,7 +119,6 @@ function About({ run }) {
     ["Reason", run.reason && html`<${Text} value=${run.reason} />`],
     ["Waits for", run.waiting_for && html`<${Text} value=${run.waiting_for} />`],
     ["Attempt", run.attempt],
-    ["Place", run.place],
     ["Priority", run.priority || null],
     ["Key", run.key && html`<${Text} value=${run.key} />`],
     ["Needs", run.needs.length > 0 && html`<${Text} value=${run.needs.join(", ")} />`],

@@ -16,6 +16,8 @@ export class Story {
   events = signal([]);
   /** Whether the store has events before these. */
   hasEarlier = signal(false);
+  /** Who submitted the run; empty until its first event is read. */
+  by = signal("");
   /** Why the history could not be read. */
   problem = signal("");
 
@@ -40,6 +42,8 @@ export class Story {
       else this.#add([event]);
     }, { runs: [this.#id] });
     await this.#read();
+    const [first] = (await this.#ask({ limit: 1 })) ?? [];
+    this.by.value = first?.by ?? "";
   }
 
   close() {

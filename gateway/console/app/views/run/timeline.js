@@ -18,8 +18,29 @@ import { Text, visible } from "../../parts/text.js";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled", "timed_out", "rejected"]);
 
+/**
+ * The record tells what precedes the events, if the history is so long that its begin is not read.
+ * @param {RunRecord} run
+ * @param {readonly GreenroomEvent[]} events
+ * @returns {Phase[]}
+ */
+export function phases(run, events) {
+  const known = changes(events);
+  const first = known[0];
+  if (first && first.from <= run.created_at) return known;
+  const { started_at: started, ended_at: ended } = run;
+  const to = first?.from ?? ended;
+  /** @type {Phase[]} */
+  const before = [{ status: started === null && !first ? run.status : "queued", from: run.created_at, to: started ?? to, attempt: 0, why: "" }];
+  if (started !== null && (to === null || to > started)) {
+    before.push({ status: first || ended !== null ? "earlier" : run.status, from: started, to, attempt: run.attempt, why: "" });
+  }
+  if (!first && ended !== null) before.push({ status: run.status, from: ended, to: ended, attempt: run.attempt, why: "" });
+  return [...before, ...known];
+}
+
 /** @param {readonly GreenroomEvent[]} events @returns {Phase[]} */
-export function phases(events) {
+function changes(events) {
   /** @type {Phase[]} */
   const found = [];
   for (const event of events) {
@@ -34,32 +55,30 @@ export function phases(events) {
 
 /**
  * `called`: the runs that the run has called.
- * @param {{ events: readonly GreenroomEvent[], called?: readonly RunRecord[] }} props
+ * @param {{ run: RunRecord, events: readonly GreenroomEvent[], called?: readonly RunRecord[] }} props
  */
-export function Timeline({ events, called = [] }) {
-  const list = phases(events);
-  if (list.length === 0) return null;
+export function Timeline({ run, events, called = [] }) {
+  const list = phases(run, events);
   const begin = list[0].from;
-  const end = list.at(-1)?.to ?? now.value;
+  const end = run.ended_at ?? now.value;
   const whole = Math.max(end - begin, 0.001);
   const bars = list.filter(({ status }) => !ENDED.has(status));
   /** @param {number} from @param {number | null} to */
   const within = (from, to) => ({ left: `${(100 * (from - begin)) / whole}%`, width: `${(100 * ((to ?? end) - from)) / whole}%` });
-  const children = called.filter(({ created_at }) => created_at >= begin); // earlier events may not be read yet
   return html`<div class="timeline">
     <div class="bars" aria-hidden="true">
       ${bars.map(
         ({ status, from, to, attempt }) => html`<span
           key=${from}
           class="bar ${status}"
-          title=${`${status}, attempt ${attempt}: ${span((to ?? end) - from)}`}
+          title=${status === "earlier" ? "its statuses are not read" : `${status}, attempt ${attempt}: ${span((to ?? end) - from)}`}
           style=${within(from, to)}
         ></span>`,
       )}
     </div>
-    ${children.length > 0 &&
+    ${called.length > 0 &&
     html`<div class="bars called" aria-hidden="true">
-      ${children.map(
+      ${called.map(
         ({ id, job, handle, status, created_at, ended_at }) => html`<span
           key=${id}
           class="bar ${status}"
@@ -69,7 +88,7 @@ export function Timeline({ events, called = [] }) {
       )}
     </div>`}
     <ol>
-      ${list.map(
+      ${list.filter(({ status }) => status !== "earlier").map(
         ({ status, from, to, attempt, why }) => html`<li key=${`${from} ${status}`}>
           <${Moment} at=${from} />
           <${Status} status=${status} />

@@ -6,6 +6,7 @@ import { ask } from "../../parts/dialog.js";
 import { Requests } from "../../state/requests.js";
 import { attempt, toast } from "../../state/toasts.js";
 import { client, may } from "../../state/session.js";
+import { RERUN, RETRY, askToCancel } from "../run/actions.js";
 import { canCancel, canRerun, canRetry } from "./filter.js";
 
 const AT_ONCE = 100; // below the gateway's limit of commands in flight
@@ -20,35 +21,33 @@ export function Bulk({ runs, clear }) {
   const rerunning = runs.filter(canRerun);
   const retrying = runs.filter(canRetry);
   const cancel = async () => {
-    const answer = await ask({
-      title: `Cancel ${cancelling.length} ${cancelling.length === 1 ? "run" : "runs"}?`,
-      body: "Files that a run has finished can be kept or deleted.",
-      choices: [
-        { name: "keep", label: "Cancel, keep files", danger: true },
-        { name: "delete", label: "Cancel, delete files", danger: true },
-      ],
-    });
+    const answer = await askToCancel(`Cancel ${counted(cancelling.length)}?`, "Each selected run that has not ended is cancelled.");
     if (answer === null) return;
     const done = await attempt(() => each(cancelling, (run) => client().cancel(run.id, /** @type {"keep" | "delete"} */ (answer)), "cancelled"));
     if (done) clear();
   };
-  /** @param {"rerun" | "retry"} how @param {RunRecord[]} chosen @param {string} said */
-  const again = async (how, chosen, said) => {
+  /** @param {"rerun" | "retry"} how @param {RunRecord[]} chosen @param {string} body */
+  const again = async (how, chosen, body) => {
+    const label = how === "rerun" ? "Rerun" : "Retry";
+    if (chosen.length > 1 && !(await ask({ title: `${label} ${counted(chosen.length)}?`, body, choices: [{ name: "yes", label }] }))) return;
     const one = async (/** @type {RunRecord} */ run) => {
       const submission = `${how} ${run.id}`;
       await client()[how](run.id, { requestId: requests.idOf(submission) });
       requests.answered(submission);
     };
-    if (await attempt(() => each(chosen, one, said))) clear();
+    if (await attempt(() => each(chosen, one, "submitted again"))) clear();
   };
   return html`<div class="bulk" role="toolbar" aria-label="Selected runs">
     <strong aria-live="polite">${runs.length} selected</strong>
     <button class="danger" disabled=${cancelling.length === 0} onClick=${cancel}>Cancel ${cancelling.length || ""}</button>
-    <button disabled=${rerunning.length === 0} onClick=${() => again("rerun", rerunning, "submitted again")}>Rerun ${rerunning.length || ""}</button>
-    <button disabled=${retrying.length === 0} onClick=${() => again("retry", retrying, "retried")}>Retry ${retrying.length || ""}</button>
+    <button title=${RERUN} disabled=${rerunning.length === 0} onClick=${() => again("rerun", rerunning, RERUN)}>Rerun ${rerunning.length || ""}</button>
+    <button title=${RETRY} disabled=${retrying.length === 0} onClick=${() => again("retry", retrying, RETRY)}>Retry ${retrying.length || ""}</button>
     <button class="quiet" onClick=${clear}>Select none</button>
   </div>`;
 }
+
+/** @param {number} count */
+const counted = (count) => `${count} ${count === 1 ? "run" : "runs"}`;
 
 /**
  * Send a command for each run, some at a time. Returns true once all are answered.
@@ -63,7 +62,7 @@ async function each(runs, command, done) {
     errors.push(...results.flatMap((one) => (one.status === "rejected" ? [one.reason] : [])));
   }
   const count = runs.length - errors.length;
-  if (count > 0) toast(`${count} ${count === 1 ? "run" : "runs"} ${done}`);
+  if (count > 0) toast(`${counted(count)} ${done}`);
   const unknown = errors.filter((one) => one instanceof OutcomeUnknown);
   const refused = errors.filter((one) => !unknown.includes(one));
   if (refused.length > 0) toast(`${refused.length} refused: ${refused[0].message}`, "error");

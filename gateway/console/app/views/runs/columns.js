@@ -38,7 +38,7 @@ export const COLUMNS = [
   },
   { name: "attempt", title: "Attempt", width: "5rem", cell: (run) => html`<span class="number">${run.attempt}</span>` },
   { name: "priority", title: "Priority", width: "5rem", cell: (run) => html`<span class="number">${run.priority}</span>` },
-  { name: "progress", title: "Progress", width: "9rem", cell: (run) => html`<${Progress} run=${run} />` },
+  { name: "progress", title: "Progress", width: "9rem", cell: (run) => html`<${Progress} run=${run} brief />` },
   {
     name: "reason",
     title: "Reason or error",

@@ -95,10 +95,10 @@ export function matcher(filter) {
     (!text || contains(run, text));
 }
 
-/** @param {RunRecord} run */
-function flowOf(run) {
+/** The name of the flow that a run walks, or null. @param {RunRecord} run @returns {string | null} */
+export function flowOf(run) {
   const params = /** @type {any} */ (run.params);
-  return run.job === "flow" && typeof params === "object" ? params?.flow : null;
+  return run.job === "flow" && typeof params === "object" ? params?.flow ?? null : null;
 }
 
 /** @param {RunRecord} run @param {string} text in lower case */
