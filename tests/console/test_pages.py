@@ -221,6 +221,63 @@ async def test_the_keyboard_moves_in_the_list_and_opens_a_run(home):
     await home.tab.until_text("Next run", "dialog")
 
 
+FOCUSED = "document.activeElement?.%s"
+
+
+async def test_the_focus_is_in_the_list_and_then_at_the_heading_of_the_run(home):
+    tickets = [await home.engine.submit("wait", handle=f"handle {number}") for number in range(3)]
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 3")
+    await home.tab.press("j")
+    await home.tab.until(FOCUSED % f"getAttribute('aria-activedescendant') === 'row-{tickets[2].id}'")
+    await home.tab.press("Enter")
+    await home.tab.until_text(tickets[2].id, ".about")
+    await home.tab.until(FOCUSED % "tagName === 'H1'")
+    assert await home.tab.run(FOCUSED % "innerText") == "wait"
+    await home.tab.run("history.back()")
+    await home.tab.until(
+        "document.activeElement.tagName === 'H1' && document.activeElement.innerText === 'Runs'"
+    )
+
+
+async def test_the_focus_moves_to_the_heading_when_an_answered_interrupt_disappears(home):
+    await home.engine.submit("ask", handle="alice")
+    await home.tab.open(f"{home.url}/interrupts")
+    await home.tab.until_text("Publish?", ".interrupt")
+    await home.tab.press("j")
+    await home.tab.press("a")
+    await home.tab.until_text("Nobody waits for an answer.")
+    assert await home.tab.run(FOCUSED % "innerText") == "Interrupts"
+
+
+async def test_each_row_is_one_link_to_its_run_and_its_checkbox_names_the_run(home):
+    ticket = await home.engine.submit("wait", handle="alice", tags={"user": "u1"})
+    await home.tab.open(f"{home.url}/runs")
+    row = f"document.getElementById('row-{ticket.id}')"
+    await home.tab.until(row)
+    stops = f"[...{row}.querySelectorAll('a, input, button')].filter((one) => one.tabIndex >= 0)"
+    assert await home.tab.run(f"{stops}.map((one) => one.pathname)") == [f"/runs/{ticket.id}"]
+    name = f"Select run …{ticket.id[-8:]}: wait"
+    assert await home.tab.run(f"{row}.querySelector('input').ariaLabel") == name
+    await home.tab.click(name)
+    await home.tab.until_text("1 selected", ".bulk")
+    await home.tab.run(f"{row}.querySelector('.row-link').focus()")
+    await home.tab.press("Enter")
+    await home.tab.until_text(ticket.id, ".about")
+
+
+async def test_the_title_of_the_tab_names_what_it_shows(home):
+    ticket = await home.engine.submit("wait", handle="alice")
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until("document.title === 'wait · alice · running · Runs · Greenroom'")
+    await home.engine.inject("alice", "go")
+    await home.tab.until("document.title === 'wait · alice · succeeded · Runs · Greenroom'")
+    await home.tab.run("document.querySelector('.about a[href$=\"/handles/alice\"]').click()")
+    await home.tab.until("document.title === 'alice · Handles · Greenroom'")
+    await home.tab.run("document.querySelector('.views a').click()")
+    await home.tab.until("document.title === 'Overview · Greenroom'")
+
+
 async def test_a_long_list_has_few_rows_in_the_page(home):
     await home.engine.set_max_concurrent(0)
     runs = [{"job": "add", "handle": f"h{number}", "params": {"a": 1, "b": 2}} for number in range(5000)]

@@ -6,9 +6,11 @@ import { Login } from "./login.js";
 import { Dialogs, ask } from "./parts/dialog.js";
 import { Text } from "./parts/text.js";
 import { address, go, to } from "./state/address.js";
+import { focusHeading } from "./state/focus.js";
 import { addShortcuts, shortcuts } from "./state/keys.js";
 import { caller, live, logOut, may, phase, role, trouble } from "./state/session.js";
 import { changeTheme, theme } from "./state/theme.js";
+import { useTitle } from "./state/title.js";
 import { dismiss, toasts } from "./state/toasts.js";
 import { VIEWS } from "./views/all.js";
 
@@ -34,9 +36,15 @@ function Page() {
   const component = names.length > 0 ? view?.one : view?.component;
   useEffect(() => addShortcuts([{ key: "?", what: "Show the keyboard shortcuts", run: help }]), []);
   useEffect(() => {
-    document.title = view ? `${view.title} · Greenroom` : "Greenroom";
     document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // on a phone
   }, [view]);
+  useTitle(view?.title, names);
+  const opened = useRef("");
+  const path = [name, ...names].join("/");
+  useEffect(() => {
+    if (opened.current) focusHeading();
+    opened.current = `/${path}`;
+  }, [path]);
   return html`
     <a class="skip" href="#content" onClick=${skip}>Skip to the content</a>
     <${Header} />
@@ -45,7 +53,7 @@ function Page() {
     </nav>
     <main id="content" tabindex="-1">
       ${component
-        ? html`<${component} key=${[name, ...names].join("/")} names=${names} query=${query} />`
+        ? html`<${component} key=${path} names=${names} query=${query} />`
         : html`<h1>Not found</h1><p>No view has this address. <a href=${to("")}>Go to the overview.</a></p>`}
     </main>
     <${Toasts} />

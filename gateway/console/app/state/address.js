@@ -58,7 +58,10 @@ export function to(view, names = [], query = {}) {
  */
 export function go(href, { replace = false } = {}) {
   if (replace) history.replaceState(null, "", href);
-  else history.pushState(null, "", href);
+  else {
+    history.pushState(null, "", href);
+    window.scrollTo(0, 0);
+  }
   address.value = read();
 }
 

@@ -9,6 +9,7 @@ import { Json } from "../parts/json.js";
 import { Text, visible } from "../parts/text.js";
 import { VirtualList } from "../parts/virtual.js";
 import { go, to } from "../state/address.js";
+import { focusList } from "../state/focus.js";
 import { addShortcuts } from "../state/keys.js";
 import { client, live } from "../state/session.js";
 import { Tail } from "../state/tail.js";
@@ -144,6 +145,7 @@ function keys(shown, active, pause) {
   const move = (by) => {
     const tail = shown();
     if (tail.count === 0) return;
+    focusList();
     const row = tail.rowOf(active.peek()) + by;
     active.value = tail.at(Math.max(0, Math.min(tail.count - 1, row))).seq;
   };

@@ -77,7 +77,7 @@ function Row({ name, active }) {
   return html`<div class="cells" style=${GRID} onClick=${open}>
     <span role="gridcell"><${HandleLink} name=${name} /></span>
     <span role="gridcell"><${HandleStatus} handle=${handle} /></span>
-    <span role="gridcell">${handle.active_run && html`<${RunLink} id=${handle.active_run} short />`}</span>
+    <span role="gridcell">${handle.active_run && html`<${RunLink} id=${handle.active_run} short tabindex="-1" />`}</span>
     <span role="gridcell" class="number">${handle.waiting.length || ""}</span>
     <span role="gridcell">${handle.params !== null && "draft"}</span>
   </div>`;

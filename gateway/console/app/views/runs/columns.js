@@ -12,22 +12,22 @@ const USUAL = ["status", "job", "handle", "lane", "created", "took", "progress",
 
 /** @type {Column[]} */
 export const COLUMNS = [
-  { name: "id", title: "Run", width: "7rem", cell: (run) => html`<${RunLink} id=${run.id} short />` },
+  { name: "id", title: "Run", width: "7rem", cell: (run) => html`<${RunLink} id=${run.id} short tabindex="-1" />` },
   { name: "status", title: "Status", width: "8rem", cell: (run) => html`<${Status} status=${run.status} />` },
   { name: "job", title: "Job", width: "minmax(7rem, 1.2fr)", cell: (run) => html`<${Text} value=${run.job} />` },
   {
     name: "handle",
     title: "Handle",
     width: "minmax(7rem, 1.2fr)",
-    cell: (run) => html`<${FilterLink} query=${{ handle: run.handle }} value=${run.handle} />`,
+    cell: (run) => html`<${FilterLink} query=${{ handle: run.handle }} value=${run.handle} tabindex="-1" />`,
   },
   {
     name: "lane",
     title: "Lane",
     width: "minmax(5rem, 0.7fr)",
-    cell: (run) => html`<${FilterLink} query=${{ lane: run.lane }} value=${run.lane} />`,
+    cell: (run) => html`<${FilterLink} query=${{ lane: run.lane }} value=${run.lane} tabindex="-1" />`,
   },
-  { name: "tags", title: "Tags", width: "minmax(7rem, 1.2fr)", cell: (run) => html`<${Tags} tags=${run.tags} />` },
+  { name: "tags", title: "Tags", width: "minmax(7rem, 1.2fr)", cell: (run) => html`<${Tags} tags=${run.tags} tabindex="-1" />` },
   { name: "created", title: "Created", width: "9.5rem", cell: (run) => html`<${Moment} at=${run.created_at} />` },
   { name: "started", title: "Started", width: "9.5rem", cell: (run) => html`<${Moment} at=${run.started_at} />` },
   {

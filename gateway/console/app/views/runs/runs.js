@@ -3,6 +3,7 @@
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Nothing } from "../../parts/basic.js";
 import { listKeys } from "../../parts/listkeys.js";
+import { visible } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
@@ -85,11 +86,14 @@ function Row({ run, columns, grid, active, selected }) {
     active.value = run.id;
     if (!event.target.closest("a, input, label")) go(to("runs", [run.id]));
   };
+  const name = `run …${run.id.slice(-8)}: ${visible(run.job)}`;
   return html`<div class="cells" style=${grid} onClick=${open}>
     <span role="gridcell">
+      <a class="row-link" href=${to("runs", [run.id])} aria-label=${name}></a>
       <input
         type="checkbox"
-        aria-label="Select"
+        tabindex="-1"
+        aria-label=${`Select ${name}`}
         checked=${selected.value.has(run.id)}
         onChange=${() => flip(selected, run.id)}
       />
