@@ -177,14 +177,14 @@ async def test_branches_show_their_workers_and_errors(home):
     await home.tab.until(f"({tone('mail')} ?? 'box').trim() !== 'box'")
     letters = await home.engine.workers.poll("ann", ["letters"])
     await home.engine.workers.complete(letters.id, {"sent": 7}, worker_id="ann")
-    await home.tab.until("document.querySelector('.box .count')?.textContent.trim() === '1✓'")
+    await home.tab.until("document.querySelector('.box .count')?.textContent.trim() === '1 ok'")
     await home.tab.until_text("worker ann", ".node-runs")
     await home.tab.run("document.querySelector('.node-runs summary').click()")
     await home.tab.until_text("sent: 7", ".node-runs")
     parcels = await home.engine.workers.poll("bob", ["parcels"])
     await home.engine.workers.complete(parcels.id, None, "no paper", worker_id="bob")
     await home.tab.until_text("no paper", ".node-runs")
-    await home.tab.until("document.querySelector('.box .count')?.textContent.trim() === '1✓ 1✕'")
+    await home.tab.until("document.querySelector('.box .count')?.textContent.trim() === '1 ok, 1 failed'")
 
 
 async def test_the_graph_moves_by_keyboard_mouse_and_touch(home):

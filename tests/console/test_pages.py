@@ -3,6 +3,7 @@ hostile text. No test leaves an error on the console, or a violation of the Cont
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -306,6 +307,83 @@ async def test_runs_that_the_state_has_no_more_are_read_from_the_store(home):
     await home.tab.until_text("1,000", ".title")
     await home.tab.run("document.querySelector('.virtual').scrollTop = 1e9")
     await home.tab.until_text("1,500", ".title")
+
+
+def columns(row: str) -> str:
+    """The widths of the cells of a row, by their names."""
+    return f"""Object.fromEntries([...{row}.querySelectorAll('[class^="cell-"]')]
+        .map((one) => [one.className.slice(5), one.clientWidth]))"""
+
+
+async def test_the_error_has_the_most_room_in_the_list_and_progress_needs_no_column(home):
+    failed = await home.engine.submit("fail", handle="alice", params="no")
+    waits = await home.engine.submit("wait", handle="bob")
+    await home.tab.open(f"{home.url}/runs")
+    row = f"document.getElementById('row-{failed.id}')"
+    await home.tab.until(f"{row}?.querySelector('.status.failed')")
+    widths = await home.tab.run(columns(row))
+    assert widths["reason"] > 270
+    assert widths["reason"] == max(widths.values())
+    await home.tab.until(f"document.getElementById('row-{waits.id}').querySelector('.cell-reason progress')")
+
+
+async def test_the_handle_of_a_run_opens_it_and_can_filter_the_list(home):
+    await home.engine.submit("wait", handle="alice")
+    await home.engine.submit("wait", handle="bob")
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.click("Only runs of alice")
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 1")
+    assert await home.path() == "/runs?handle=alice"
+    await home.tab.click("alice", ".virtual-rows")
+    await home.tab.until("location.pathname === '/handles/alice'")
+
+
+async def test_quick_times_limit_the_list(home):
+    ticket = await home.engine.submit("wait", handle="alice")
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.click("Time")
+    for name in ("last hour", "today"):
+        await home.tab.click(name)
+        await home.tab.until("location.search.startsWith('?since=')")
+        assert await home.tab.run("document.querySelector('[type=datetime-local]').value")
+        await home.tab.until(f"document.getElementById('row-{ticket.id}')")
+
+
+async def test_back_shows_the_same_rows_of_the_list(home):
+    await home.engine.set_max_concurrent(0)
+    runs = [{"job": "add", "handle": f"h{number}", "params": {"a": 1, "b": 2}} for number in range(500)]
+    tickets = await home.engine.submit_many(runs)
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until_text("500", ".title")
+    await home.tab.run("document.querySelector('.virtual').scrollTop = 200 * 36 + 5")
+    row = f"document.getElementById('row-{tickets[290].id}')"
+    await home.tab.until(row)
+    await home.tab.run(f"{row}.querySelector('.row-link').click()")
+    await home.tab.until_text(tickets[290].id, ".about")
+    await home.engine.submit("add", handle="new", params={"a": 1, "b": 2})
+    await home.tab.run("history.back()")
+    await home.tab.until(row)
+    assert await home.tab.run("document.querySelector('.virtual').scrollTop") == 201 * 36 + 5
+    await home.tab.click("Runs", ".views")
+    await home.tab.run("document.querySelector('.views [href$=\"/handles\"]').click()")
+    await home.tab.until_text("Handles", "h1")
+    await home.tab.run("document.querySelector('.views [href$=\"/runs\"]').click()")
+    await home.tab.until("document.querySelector('.virtual')?.scrollTop === 0")
+
+
+async def test_an_empty_list_says_so_at_its_top(home):
+    for view in ("runs", "handles", "events"):
+        await home.tab.open(f"{home.url}/{view}")
+        await home.tab.until("document.querySelector('.nothing')")
+        assert await home.tab.run("document.querySelector('.nothing').getBoundingClientRect().top") < 300
+
+
+async def test_the_page_uses_no_characters_that_fonts_can_lack(home):
+    ticket = await home.engine.submit("ask", handle="alice")
+    for view in ("runs", "handles", f"runs/{ticket.id}", "executors"):
+        await home.tab.open(f"{home.url}/{view}")
+        await home.tab.until("document.querySelector('main .icon') || location.pathname === '/executors'")
+        assert not re.search(r"[\u2190\u2191\u2193-\u2bff]", await home.tab.text())
 
 
 # One run.

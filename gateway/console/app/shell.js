@@ -4,6 +4,7 @@ import { html, useEffect, useRef } from "../vendor/ui.js";
 import { Connection } from "./connection.js";
 import { Login } from "./login.js";
 import { Dialogs, ask } from "./parts/dialog.js";
+import { Icon } from "./parts/icon.js";
 import { Text } from "./parts/text.js";
 import { address, go, to } from "./state/address.js";
 import { focusHeading } from "./state/focus.js";
@@ -71,7 +72,7 @@ function skip(event) {
 function ViewLink({ view, current }) {
   const open = view.open?.() ?? 0;
   return html`<a href=${to(view.view)} aria-current=${current ? "page" : undefined}>
-    <span class="sign" aria-hidden="true">${view.sign}</span><span>${view.title}</span>
+    <${Icon} name=${view.sign} /><span>${view.title}</span>
     ${open > 0 && html`<span class="badge number">${open.toLocaleString()}<span class="hidden"> open</span></span>`}
   </a>`;
 }
@@ -85,7 +86,7 @@ function Header() {
       ${caller.value && html`<span title="the name of the token"><${Text} value=${caller.value} /></span>`}
       <span class="role" title="your role">${role.value}</span>
       <button class="quiet" onClick=${changeTheme} aria-label=${`Theme: ${theme.value}`} title=${`Theme: ${theme.value}`}>
-        ${theme.value === "dark" ? "☾" : theme.value === "light" ? "☀" : "◐"}
+        <${Icon} name=${theme.value === "dark" ? "moon" : theme.value === "light" ? "sun" : "half"} />
       </button>
       <button class="quiet" onClick=${help} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)">?</button>
       ${caller.value && html`<button class="quiet" onClick=${logOut}>Log out</button>`}
@@ -136,7 +137,7 @@ function Toasts() {
     ${toasts.value.map(
       ({ id, text, kind }) => html`<div key=${id} class="toast ${kind}" role=${kind === "error" ? "alert" : undefined}>
         <${Text} value=${text} lines />
-        <button class="quiet" aria-label="Dismiss" onClick=${() => dismiss(id)}>✕</button>
+        <button class="quiet" aria-label="Dismiss" onClick=${() => dismiss(id)}><${Icon} name="cross" /></button>
       </div>`,
     )}
   </div>`;

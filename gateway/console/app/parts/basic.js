@@ -3,26 +3,27 @@
 import { html } from "../../vendor/ui.js";
 import { to } from "../state/address.js";
 import { exact, moment, now, span } from "../state/clock.js";
+import { Icon } from "./icon.js";
 import { Text } from "./text.js";
 
 /** @typedef {import("../../greenroom.js").RunRecord} RunRecord */
 
-const SIGNS = {
-  queued: "○",
-  running: "▶",
-  suspended: "⏸",
-  cancelling: "◌",
-  succeeded: "✓",
-  failed: "✕",
-  cancelled: "⊘",
-  timed_out: "⏱",
-  rejected: "⛔",
-};
+const SIGNS = /** @type {const} */ ({
+  queued: "circle",
+  running: "play",
+  suspended: "pause",
+  cancelling: "dashes",
+  succeeded: "tick",
+  failed: "cross",
+  cancelled: "none",
+  timed_out: "clock",
+  rejected: "stop",
+});
 
 /** A status, told by its word and a sign, not by color alone. @param {{ status: string }} props */
 export function Status({ status }) {
-  const sign = SIGNS[/** @type {keyof SIGNS} */ (status)] ?? "•";
-  return html`<span class="status ${status}"><span aria-hidden="true">${sign}</span>${status.replace("_", " ")}</span>`;
+  const sign = SIGNS[/** @type {keyof typeof SIGNS} */ (status)] ?? "circle";
+  return html`<span class="status ${status}"><${Icon} name=${sign} />${status.replace("_", " ")}</span>`;
 }
 
 /**

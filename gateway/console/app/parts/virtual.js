@@ -2,10 +2,11 @@
  * A list of which only the visible rows exist, so 100,000 rows cost as much as 40. All rows have the same height.
  *
  * The focus stays on the list; the active row is announced to screen readers. While a person reads further down, rows
- * that are added above do not move what they read.
+ * that are added above do not move what they read. A person who comes back finds the same rows.
  */
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../../vendor/ui.js";
+import { found, keep } from "../state/address.js";
 
 const SPARE = 8;
 
@@ -23,7 +24,7 @@ const SPARE = 8;
  */
 export function VirtualList({ count, height, keyOf, indexOf, row, active, label, head, onEnd }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
-  const top = useRef(/** @type {{ key: string, offset: number } | null} */ (null));
+  const top = useRef(/** @type {{ key: string, offset: number } | null} */ (found()));
   const [view, setView] = useState({ from: 0, size: 30 });
 
   const look = () => {
@@ -50,7 +51,11 @@ export function VirtualList({ count, height, keyOf, indexOf, row, active, label,
   useEffect(() => {
     const watch = new ResizeObserver(() => latest.current());
     watch.observe(/** @type {HTMLElement} */ (place.current));
-    return () => watch.disconnect();
+    const ignore = keep(() => top.current);
+    return () => {
+      watch.disconnect();
+      ignore();
+    };
   }, []);
 
   useLayoutEffect(() => {

@@ -53,6 +53,7 @@ export function Events({ query }) {
       ${frozen.value !== null && html`<span class="faint number">${missed.value.toLocaleString()} since then</span>`}
     </div>
     <${Filters} query=${query} />
+    ${shown.count === 0 && html`<${Nothing}>Events appear here as they happen.<//>`}
     <${VirtualList}
       label="Events"
       count=${shown.count}
@@ -63,7 +64,6 @@ export function Events({ query }) {
       head=${head}
       row=${(/** @type {number} */ row) => html`<${Row} event=${shown.at(row)} active=${active} />`}
     />
-    ${shown.count === 0 && html`<${Nothing}>Events appear here as they happen.<//>`}
     ${chosen && html`<section class="card event-detail" aria-labelledby="event-title">
       <h2 id="event-title">Event ${chosen.seq} <button class="quiet" onClick=${() => (active.value = 0)}>Close</button></h2>
       <${Json} key=${chosen.seq} value=${chosen} />

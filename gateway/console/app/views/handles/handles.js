@@ -42,6 +42,7 @@ export function Handles({ query }) {
         <input type="search" value=${text} onInput=${(/** @type {any} */ event) => set({ text: event.currentTarget.value })} />
       </label>
     </form>
+    ${names.count === 0 && html`<${Nothing}>${query.size > 0 ? "No handle matches the filter." : "There are no handles yet."}<//>`}
     <${VirtualList}
       label="Handles"
       count=${names.count}
@@ -52,7 +53,6 @@ export function Handles({ query }) {
       head=${head}
       row=${(/** @type {number} */ index) => html`<${Row} name=${names.at(index)} active=${active} />`}
     />
-    ${names.count === 0 && html`<${Nothing}>${query.size > 0 ? "No handle matches the filter." : "There are no handles yet."}<//>`}
     <p class="faint">The list has the handles with a pending run, a draft, or one of the runs that ended last.
       A handle that is not in it has the address <code>/handles/…</code> all the same.</p>
   </section>`;

@@ -73,10 +73,10 @@ export function matcher(filter) {
     (!text || contains(run, text));
 }
 
-/** @param {RunRecord} run */
-function flowOf(run) {
+/** The flow of a run; null if it is a run of another job. @param {RunRecord} run @returns {string | null} */
+export function flowOf(run) {
   const params = /** @type {any} */ (run.params);
-  return run.job === "flow" && typeof params === "object" ? params?.flow : null;
+  return run.job === "flow" && typeof params?.flow === "string" ? params.flow : null;
 }
 
 /** @param {RunRecord} run @param {string} text in lower case */

@@ -61,6 +61,7 @@ export function Runs({ query }) {
     </div>
     <${Filters} query=${query} />
     <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
+    ${rows.count === 0 && html`<${Nothing}>${query.size > 0 ? "No run matches the filter." : "There are no runs yet."}<//>`}
     <${VirtualList}
       label="Runs"
       count=${rows.count}
@@ -75,7 +76,6 @@ export function Runs({ query }) {
         return run && html`<${Row} run=${run} columns=${columns} grid=${grid} active=${active} selected=${selected} />`;
       }}
     />
-    ${rows.count === 0 && html`<${Nothing}>${query.size > 0 ? "No run matches the filter." : "There are no runs yet."}<//>`}
   </section>`;
 }
 
