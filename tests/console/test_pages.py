@@ -687,6 +687,52 @@ async def test_a_phone_shows_every_view_without_scrolling_sideways(view, home):
     assert await home.tab.run("document.documentElement.scrollWidth") == 390
 
 
+def inside(selector: str) -> str:
+    """Whether the window of a phone shows all of each of these elements."""
+    return f"""(() => {{
+        const found = [...document.querySelectorAll({selector!r})];
+        const edges = found.map((one) => one.getBoundingClientRect());
+        const seen = ({{ left, right, width }}) => width > 0 && left >= 0 && right <= 390;
+        return found.length > 0 && edges.every(seen);
+    }})()"""
+
+
+async def test_a_phone_shows_rows_as_cards_and_the_filter_when_asked(home):
+    await home.engine.submit("fail", handle="alice", params="no")
+    await home.engine.submit("ask", handle="bob")
+    await home.tab.resize(390, 800)
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until_text("ValueError: no", ".virtual-rows")
+    assert await home.tab.run(inside(".virtual-rows .cell-reason"))
+    assert await home.tab.run(inside(".virtual-rows .cell-handle"))
+    assert await home.tab.run("document.querySelector('.virtual').getBoundingClientRect().top") < 320
+    assert not await home.tab.run(inside(".filters .chips"))
+    await home.tab.click("Filter")
+    await home.tab.until(inside(".filters .chips"))
+    await home.tab.click("failed")
+    await home.tab.until_text("Filter (1)", ".fold")
+    assert await home.tab.run(inside(".views .badge"))
+    for view in ("handles", "events"):
+        await home.tab.open(f"{home.url}/{view}")
+        await home.tab.until_text("live")
+        await home.engine.submit("add", handle="carol", params={"a": 1, "b": 2}, on_conflict="queue")
+        await home.tab.until(inside(".virtual-rows .cells > span:not(:empty)"))
+
+
+async def test_the_overview_shows_the_three_newest_interrupts_before_charts(home):
+    for number in range(4):
+        await home.engine.submit("ask", handle=f"h{number}")
+    await home.tab.open(home.url)
+    await home.tab.until_text("All 4 open interrupts")
+    await home.tab.until("document.querySelectorAll('.interrupt').length === 3")
+    handles = (
+        "[...document.querySelectorAll('.interrupt-head a[href*=\"/handles/\"]')].map((one) => one.innerText)"
+    )
+    assert await home.tab.run(handles) == ["h3", "h2", "h1"]
+    top = "document.querySelector('%s').getBoundingClientRect().top"
+    assert await home.tab.run(f"{top % '.interrupt'} < {top % '.charts'}")
+
+
 @needs_axe
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_nothing_serious(scheme, home):

@@ -13,7 +13,7 @@ const SPARE = 8;
 /**
  * @param {object} props
  * @param {number} props.count
- * @param {number} props.height the height of a row in pixels
+ * @param {number} props.height the height of a row in pixels, which can change with the width of the window
  * @param {(index: number) => string} props.keyOf
  * @param {(key: string) => number} props.indexOf the current index of a key, or -1
  * @param {(index: number) => any} props.row
@@ -47,7 +47,7 @@ export function VirtualList({ count, height, keyOf, indexOf, row, active, label,
 
   const latest = useRef(look);
   latest.current = look;
-  useEffect(() => latest.current(), [count, keyOf]);
+  useEffect(() => latest.current(), [count, keyOf, height]);
   useEffect(() => {
     const watch = new ResizeObserver(() => latest.current());
     watch.observe(/** @type {HTMLElement} */ (place.current));
@@ -62,7 +62,7 @@ export function VirtualList({ count, height, keyOf, indexOf, row, active, label,
     const element = place.current;
     if (!element || active < 0) return;
     const above = active * height;
-    const below = above + 2 * height - element.clientHeight; // the head covers a row
+    const below = above + 2 * height - element.clientHeight; // the head covers at most a row
     if (element.scrollTop > above) element.scrollTop = above;
     else if (element.scrollTop < below) element.scrollTop = below;
   }, [active]);

@@ -5,17 +5,20 @@
 
 import { html, useEffect, useMemo, useSignal } from "../../vendor/ui.js";
 import { Moment, Nothing, RunLink } from "../parts/basic.js";
+import { FilterForm } from "../parts/filterform.js";
 import { Json } from "../parts/json.js";
 import { Text, visible } from "../parts/text.js";
 import { VirtualList } from "../parts/virtual.js";
 import { go, to } from "../state/address.js";
 import { focusList } from "../state/focus.js";
 import { addShortcuts } from "../state/keys.js";
+import { isPhone } from "../state/phone.js";
 import { client, live } from "../state/session.js";
 import { Tail } from "../state/tail.js";
 
 const KEPT = 5_000;
 const HEIGHT = 34;
+const CARD = 72; // the height of an event on a phone
 const FIELDS = ["type", "handle", "lane", "run"];
 const COMMON = new Set(["seq", "at", "type", "by", "run", "handle", "lane"]);
 const COLUMNS = { gridTemplateColumns: "6rem 7.5rem 11rem 6.5rem minmax(6rem, 1fr) minmax(10rem, 3fr)" };
@@ -57,7 +60,7 @@ export function Events({ query }) {
     <${VirtualList}
       label="Events"
       count=${shown.count}
-      height=${HEIGHT}
+      height=${isPhone.value ? CARD : HEIGHT}
       keyOf=${(/** @type {number} */ row) => String(shown.at(row).seq)}
       indexOf=${(/** @type {string} */ key) => shown.rowOf(Number(key))}
       active=${shown.rowOf(active.value)}
@@ -88,7 +91,7 @@ function Row({ event, active }) {
     <span role="gridcell"><strong>${event.type}</strong></span>
     <span role="gridcell">${run && html`<${RunLink} id=${run} short />`}</span>
     <span role="gridcell"><${Text} value=${event.by} /></span>
-    <span role="gridcell" class="mono">${summary(event)}</span>
+    <span role="gridcell" class="cell-what mono">${summary(event)}</span>
   </div>`;
 }
 
@@ -113,7 +116,7 @@ function Filters({ query }) {
     const all = Object.fromEntries(FIELDS.map((field) => [field, query.getAll(field)]));
     go(to("events", [], { ...all, [name]: value.split(/[\s,]+/).filter(Boolean) }), { replace: true });
   };
-  return html`<form class="filters" aria-label="Filter" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+  return html`<${FilterForm} count=${query.size}>
     <div class="fields">
       ${FIELDS.map(
         (name) => html`<label key=${name} class="field">
@@ -127,7 +130,7 @@ function Filters({ query }) {
       )}
       ${query.size > 0 && html`<a class="button quiet" href=${to("events")}>Clear all</a>`}
     </div>
-  </form>`;
+  <//>`;
 }
 
 /**

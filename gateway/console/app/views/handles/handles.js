@@ -2,15 +2,18 @@
 
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { HandleLink, Nothing, RunLink } from "../../parts/basic.js";
+import { FilterForm } from "../../parts/filterform.js";
 import { listKeys } from "../../parts/listkeys.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
+import { isPhone } from "../../state/phone.js";
 import { live } from "../../state/session.js";
 import { Names, matching } from "./names.js";
 import { HandleStatus, STATUSES } from "./status.js";
 
 const HEIGHT = 36;
+const CARD = 68; // the height of a handle on a phone
 const GRID = { gridTemplateColumns: "minmax(12rem, 2fr) minmax(11rem, 1fr) 8rem 6rem 6rem" };
 
 /** @param {{ query: URLSearchParams }} props */
@@ -33,7 +36,7 @@ export function Handles({ query }) {
       <h1 id="handles-title">Handles</h1>
       <span class="faint number">${names.count.toLocaleString()}</span>
     </div>
-    <form class="filters" aria-label="Filter" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+    <${FilterForm} count=${query.size}>
       <div class="chips" role="group" aria-label="Status">
         ${STATUSES.map((status) => html`<${Chip} key=${status} status=${status} chosen=${statuses} set=${set} />`)}
       </div>
@@ -41,12 +44,12 @@ export function Handles({ query }) {
         <span>name</span>
         <input type="search" value=${text} onInput=${(/** @type {any} */ event) => set({ text: event.currentTarget.value })} />
       </label>
-    </form>
+    <//>
     ${names.count === 0 && html`<${Nothing}>${query.size > 0 ? "No handle matches the filter." : "There are no handles yet."}<//>`}
     <${VirtualList}
       label="Handles"
       count=${names.count}
-      height=${HEIGHT}
+      height=${isPhone.value ? CARD : HEIGHT}
       keyOf=${names.at}
       indexOf=${names.indexOf}
       active=${names.indexOf(active.value)}

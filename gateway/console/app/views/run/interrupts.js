@@ -12,6 +12,9 @@ import { attempt } from "../../state/toasts.js";
 
 const MOST_CHOICES = 20;
 
+/** Open interrupts in the order of the inbox. @param {[string, InterruptState][]} list */
+export const newestFirst = (list) => list.toSorted(([, one], [, other]) => other.opened_at - one.opened_at);
+
 /** @param {{ list: [string, InterruptState][], linked?: boolean }} props */
 export function Interrupts({ list, linked = false }) {
   return list.map(([id, interrupt]) => html`<${Interrupt} key=${id} id=${id} interrupt=${interrupt} linked=${linked} />`);

@@ -1,6 +1,7 @@
 /** The form of the list's filter. Every change is in the address at once. */
 
 import { html } from "../../../vendor/ui.js";
+import { FilterForm } from "../../parts/filterform.js";
 import { Icon } from "../../parts/icon.js";
 import { visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
@@ -26,7 +27,7 @@ export function Filters({ query }) {
   const set = (name, value) => go(changed(query, name, value), { replace: true });
   /** @param {string} name */
   const flip = (name) => set("status", status.includes(name) ? status.filter((one) => one !== name) : [...status, name]);
-  return html`<form class="filters" aria-label="Filter" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+  return html`<${FilterForm} count=${query.size}>
     <div class="chips" role="group" aria-label="Status">
       ${Object.entries(GROUPS).map(([name, group]) => {
         const pressed = group.length === status.length && group.every((one) => status.includes(one));
@@ -75,7 +76,7 @@ export function Filters({ query }) {
         </div>
       </details>
     </div>
-  </form>`;
+  <//>`;
 }
 
 /** @param {{ name: string, label: string, type?: string, placeholder?: string, query: URLSearchParams, set: any }} props */

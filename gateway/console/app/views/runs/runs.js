@@ -7,6 +7,7 @@ import { visible } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
+import { isPhone } from "../../state/phone.js";
 import { client, live } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { Bulk } from "./bulk.js";
@@ -16,6 +17,7 @@ import { Filters } from "./filters.js";
 import { Rows } from "./rows.js";
 
 const HEIGHT = 36;
+const CARD = 92; // the height of a run on a phone
 const PAGE = 500;
 const MOST_PAGES = 10; // that are read at once, if no run in them belongs to the list
 
@@ -65,7 +67,7 @@ export function Runs({ query }) {
     <${VirtualList}
       label="Runs"
       count=${rows.count}
-      height=${HEIGHT}
+      height=${isPhone.value ? CARD : HEIGHT}
       keyOf=${rows.at}
       indexOf=${rows.indexOf}
       active=${rows.indexOf(active.value)}
