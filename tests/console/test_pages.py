@@ -444,6 +444,24 @@ async def test_a_refused_command_says_why(home):
     await home.tab.until_text("draining: ", ".toast.error")
 
 
+async def test_json_shows_the_beginning_of_what_is_folded_and_opens_what_is_small(home):
+    params = {"flow": {"order": 7}, "deep": {"deeper": {"deepest": 1}}, "long": ["w" * 400]}
+    ticket = await home.engine.submit("wait", handle="alice", params=params)
+    await home.engine.inject("alice", {"say": "hello", "to": ["bob"]})
+    await ticket.result()
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until_text('{message: {say: "hello", to: ["bob"]}', ".events")
+    text = await home.tab.text("main")
+    assert "order: 7" in text
+    assert "deeper: {deepest: 1}" in text
+    assert "w…" in text
+    scrolls = "[...document.querySelectorAll('.json')].some((one) => one.offsetHeight > one.clientHeight)"
+    assert not await home.tab.run(scrolls)
+    assert not await home.tab.run(
+        "[...document.querySelectorAll('.json')].some((one) => getComputedStyle(one).overflowY !== 'hidden')"
+    )
+
+
 async def test_an_unknown_run_and_an_unknown_address_say_so(home):
     await home.tab.open(f"{home.url}/runs/nothing")
     await home.tab.until_text("not found", ".error-text")
