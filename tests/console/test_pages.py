@@ -544,6 +544,29 @@ async def test_only_what_a_role_permits_is_offered(role, offered, tmp_path: Path
         assert found == offered
 
 
+async def test_the_login_and_the_page_of_a_wrong_address_fit_in_the_window(tmp_path: Path):
+    add_token(tmp_path / "tokens", "eve", Role.VIEWER)
+    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+        for path in ("", "nonsense/address"):
+            await home.tab.open(f"{home.url}/{path}")
+            page = "document.documentElement"
+            assert await home.tab.run(f"{page}.scrollHeight <= {page}.clientHeight")
+        await home.tab.until_text("Not found")
+        home.tab.problems = [one for one in home.tab.problems if "404" not in one]
+        await home.tab.click("Go to the overview.")
+        await home.tab.until("document.querySelector('#token')")
+
+
+async def test_the_badge_of_the_navigation_stays_inside(home):
+    await home.engine.set_max_concurrent(40)
+    for number in range(31):
+        await home.engine.submit("ask", handle=f"h{number}")
+    await home.tab.open(home.url)
+    await home.tab.until_text("31", ".badge")
+    right = "document.querySelector('%s').getBoundingClientRect().right"
+    assert await home.tab.run(f"{right % '.badge'} <= {right % '.views a[aria-current]'} - 5")
+
+
 async def test_a_revoked_token_ends_the_session(tmp_path: Path):
     file = tmp_path / "tokens"
     token = add_token(file, "eve", Role.VIEWER)

@@ -245,6 +245,20 @@ async def test_dead_webhooks_are_delivered_again_or_dropped(home):
     assert await home.engine.webhooks.dead() == []
 
 
+async def test_failing_webhooks_are_problems_and_only_their_error_is_red(home):
+    await webhook(home, "alice", 9e9)
+    await home.tab.open(home.url)
+    await home.tab.until_text("1 failing webhook at ", ".problems")
+    await home.tab.click("1 failing webhook")
+    await home.tab.until_text("run_log", ".grid .tag")
+    color = "getComputedStyle(document.querySelector('.grid %s')).color"
+    assert await home.tab.run(f"{color % '.tag .text'} === {color % '.card-head'}")
+    middles = """[...document.querySelectorAll('[aria-labelledby=failing-title] > .title > *')]
+        .map((one) => one.getBoundingClientRect()).map(({ top, bottom }) => Math.round((top + bottom) / 2))"""
+    found = await home.tab.run(middles)
+    assert max(found) - min(found) <= 1
+
+
 async def test_failing_webhooks_are_listed_and_delivered_now_or_dropped(home):
     await home.tab.open(f"{home.url}/webhooks")
     await home.tab.until_text("No delivery is being retried.")

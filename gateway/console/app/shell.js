@@ -15,6 +15,7 @@ import { useTitle } from "./state/title.js";
 import { dismiss, toasts } from "./state/toasts.js";
 import { VIEWS } from "./views/all.js";
 
+const MOST_SHOWN = 999; // in the navigation
 const RUN_ID = /^[0-9a-f]{32}$/;
 
 export function Shell() {
@@ -73,7 +74,7 @@ function ViewLink({ view, current }) {
   const open = view.open?.() ?? 0;
   return html`<a href=${to(view.view)} aria-current=${current ? "page" : undefined}>
     <${Icon} name=${view.sign} /><span>${view.title}</span>
-    ${open > 0 && html`<span class="badge number">${open.toLocaleString()}<span class="hidden"> open</span></span>`}
+    ${open > 0 && html`<span class="badge number">${open > MOST_SHOWN ? `${MOST_SHOWN}+` : open}<span class="hidden"> open</span></span>`}
   </a>`;
 }
 
