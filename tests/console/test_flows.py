@@ -222,6 +222,17 @@ async def test_the_graph_moves_by_keyboard_mouse_and_touch(home):
     await home.tab.until(f"{TRANSFORM}.split('scale')[1] !== {whole!r}.split('scale')[1]")
 
 
+@pytest.mark.parametrize("count", [1, 7])
+async def test_a_graph_fills_its_frame_with_letters_that_can_be_read(count, home):
+    chain = ",".join(f"n{number} n{number + 1}" for number in range(count - 1))
+    await home.engine.flows.publish("ship", flow(chain, **{f"n{number}": TIMER for number in range(count)}))
+    await home.tab.open(f"{home.url}/flows/ship")
+    await home.tab.until(TRANSFORM)
+    assert await home.tab.run(f"Number({TRANSFORM}.match(/scale\\((.*)\\)/)[1])") > 0.9
+    height = "document.querySelector('.frame %s').getBoundingClientRect().height"
+    assert await home.tab.run(f"{height % 'g'} / {height % 'svg'}") > 0.7
+
+
 async def test_a_graph_of_500_nodes_moves_by_one_attribute(home):
     chain = ",".join(f"n{number} n{number + 1}" for number in range(499))
     back = ",".join(f"n{number}:retry n{number * 7 % 500}" for number in range(0, 499, 3))
@@ -334,6 +345,10 @@ async def test_two_versions_are_compared(home):
     )
     await home.tab.until(f"{EDITOR}.querySelectorAll('.cm-changedLine').length === 2")
     assert await home.path() == "/flows/ship?version=2&against=1"
+    assert await home.tab.run("document.querySelector('.sides').innerText.split(/\\s*\\n/)") == [
+        "Version 1",
+        "Version 2",
+    ]
 
 
 # Roles, hostile text, appearance.

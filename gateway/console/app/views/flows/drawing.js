@@ -6,7 +6,7 @@
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useSignal } from "../../../vendor/ui.js";
 import { Status } from "../../parts/basic.js";
 import { DrawnIcon, Icon } from "../../parts/icon.js";
-import { PanZoom } from "../../parts/panzoom.js";
+import { MOST_FITTED, PanZoom } from "../../parts/panzoom.js";
 import { Text, visible } from "../../parts/text.js";
 import { label, layout, short } from "./layout.js";
 import { BEGIN, leads, outline } from "./outline.js";
@@ -105,6 +105,7 @@ function Picture({ drawn, made, walk, chosen, onChoose }) {
   });
   return html`<div class="picture">
     <div ref=${frame} class="frame" tabindex="0" role="group" onClick=${choose}
+      style=${{ aspectRatio: `${made.width} / ${made.height}`, maxHeight: `min(85vh, ${made.height * MOST_FITTED}px)` }}
       aria-label="Graph of the flow: arrow keys move it, plus and minus scale it, 0 shows the whole. The table below has the same content.">
       <svg aria-hidden="true">
         <defs>
