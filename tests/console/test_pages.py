@@ -544,6 +544,52 @@ async def test_only_what_a_role_permits_is_offered(role, offered, tmp_path: Path
         assert found == offered
 
 
+async def test_a_limited_token_is_told_what_it_may_not_see(tmp_path: Path):
+    file = tmp_path / "tokens"
+    token = add_token(file, "eve", Role.OPERATOR, handles=["alice", "a/*"])
+    async with house(tmp_path, token_file=str(file)) as home:
+        await home.engine.submit("wait", handle="bob")
+        await home.tab.open(f"{home.url}/handles/bob")
+        await home.tab.fill("#token", token)
+        await home.tab.click("Log in")
+        await home.tab.until_text("Your token may not see this handle: it is limited to handles alice, a/*.")
+        assert "free" not in await home.tab.text("main")
+        assert not await home.tab.run("document.querySelector('main button')")
+        for view in ("executors", "workers", "webhooks"):
+            await home.tab.open(f"{home.url}/{view}")
+            await home.tab.until_text("Your token may not see this: it is limited to handles alice, a/*.")
+            assert not await home.tab.run(f"document.querySelector('.views a[href$=\"/{view}\"]')")
+        await home.tab.open(f"{home.url}/settings")
+        await home.tab.until_text("It is limited to handles alice, a/*.")
+        for handle in ("alice", "a/b"):
+            await home.tab.open(f"{home.url}/handles/{handle.replace('/', '%2F')}")
+            await home.tab.until_text("The handle is free.")
+
+
+async def test_a_token_for_a_job_is_not_told_that_a_handle_is_free(tmp_path: Path):
+    token = add_token(tmp_path / "tokens", "eve", Role.OPERATOR, jobs=["add"])
+    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+        await home.engine.submit("wait", handle="bob")
+        await home.tab.open(f"{home.url}/handles/bob")
+        await home.tab.fill("#token", token)
+        await home.tab.click("Log in")
+        await home.tab.until_text("None that your token may see.")
+        assert await home.tab.run("document.querySelector('#draft').readOnly")
+
+
+async def test_a_viewer_reads_in_plain_words_who_sees_webhooks(tmp_path: Path):
+    token = add_token(tmp_path / "tokens", "eve", Role.VIEWER)
+    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+        await home.tab.open(f"{home.url}/webhooks")
+        await home.tab.fill("#token", token)
+        await home.tab.click("Log in")
+        await home.tab.until_text("Webhooks are only for the role operator and above. Your role is viewer.")
+        await home.tab.open(f"{home.url}/settings")
+        await home.tab.until_text("reads everything except webhooks")
+        for part in ("flows", "drafts", "messages"):
+            assert part in await home.tab.text("[aria-labelledby=session-title]")
+
+
 async def test_the_login_and_the_page_of_a_wrong_address_fit_in_the_window(tmp_path: Path):
     add_token(tmp_path / "tokens", "eve", Role.VIEWER)
     async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:

@@ -9,7 +9,7 @@ import { Text } from "./parts/text.js";
 import { address, go, to } from "./state/address.js";
 import { focusHeading } from "./state/focus.js";
 import { addShortcuts, shortcuts } from "./state/keys.js";
-import { caller, live, logOut, may, phase, role, trouble } from "./state/session.js";
+import { caller, limits, limitsInWords, live, logOut, may, phase, role, trouble } from "./state/session.js";
 import { changeTheme, theme } from "./state/theme.js";
 import { useTitle } from "./state/title.js";
 import { dismiss, toasts } from "./state/toasts.js";
@@ -51,16 +51,24 @@ function Page() {
     <a class="skip" href="#content" onClick=${skip}>Skip to the content</a>
     <${Header} />
     <nav class="views" aria-label="Views">
-      ${VIEWS.filter(({ least }) => may(least ?? "viewer")).map((one) => html`<${ViewLink} key=${one.view} view=${one} current=${one === view} />`)}
+      ${VIEWS.filter((one) => refusal(one) === "").map((one) => html`<${ViewLink} key=${one.view} view=${one} current=${one === view} />`)}
     </nav>
     <main id="content" tabindex="-1">
-      ${component
+      ${view && refusal(view)
+        ? html`<div class="title"><h1>${view.title}</h1></div><p><${Text} value=${refusal(view)} /></p>`
+        : component
         ? html`<${component} key=${path} names=${names} query=${query} />`
         : html`<h1>Not found</h1><p>No view has this address. <a href=${to("")}>Go to the overview.</a></p>`}
     </main>
     <${Toasts} />
     <${Dialogs} />
   `;
+}
+
+/** Why this caller may not see a view; empty if it may. @param {import("./views/all.js").View} view */
+function refusal({ title, least, whole }) {
+  if (least && !may(least)) return `${title} are only for the role ${least} and above. Your role is ${role.value}.`;
+  return whole && limits.value ? `Your token may not see this: it is limited to ${limitsInWords()}.` : "";
 }
 
 /** @param {Event} event */

@@ -28,6 +28,7 @@ import { Workers } from "./workers.js";
  * @property {any} [one] the component for one of them, by the second part of the address
  * @property {() => number} [open] how many of them wait for a person
  * @property {"operator"} [least] the role that the view requires, if not every role may see it
+ * @property {boolean} [whole] whether only tokens without limits may see it
  */
 
 const Flows = later(() => import("./flows/flows.js"), "Flows");
@@ -41,9 +42,9 @@ export const VIEWS = [
   { view: "flows", title: "Flows", sign: "flow", component: Flows, one: Flow },
   { view: "interrupts", title: "Interrupts", sign: "question", component: Inbox, open: () => live.interrupts.value.length },
   { view: "schedules", title: "Schedules", sign: "clock", component: Schedules, one: Schedule },
-  { view: "executors", title: "Executors", sign: "chip", component: Executors },
-  { view: "workers", title: "Workers", sign: "tools", component: Workers },
-  { view: "webhooks", title: "Webhooks", sign: "out", component: Webhooks, least: "operator" },
+  { view: "executors", title: "Executors", sign: "chip", component: Executors, whole: true },
+  { view: "workers", title: "Workers", sign: "tools", component: Workers, whole: true },
+  { view: "webhooks", title: "Webhooks", sign: "out", component: Webhooks, least: "operator", whole: true },
   { view: "events", title: "Events", sign: "wave", component: Events },
   { view: "settings", title: "Settings", sign: "gear", component: Settings },
 ];

@@ -4,7 +4,7 @@ import { hasEnded } from "../../../greenroom.js";
 import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
-import { client, live, may } from "../../state/session.js";
+import { client, limits, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 
 /** @typedef {import("../../../greenroom.js").HandleState} HandleState */
@@ -16,6 +16,9 @@ const BUSY = {
   replace: "cancel the active run, and start next",
   join: "join the active run if job and parameters are equal",
 };
+
+/** A token that is limited to lanes or jobs only cannot change drafts. */
+const mayEdit = () => may("operator") && (limits.value === null || limits.value.handles !== undefined);
 
 /** @param {{ name: string, handle: HandleState, lastJob: string }} props */
 export function Draft({ name, handle, lastJob }) {
@@ -54,7 +57,7 @@ export function Draft({ name, handle, lastJob }) {
       id="draft"
       rows="8"
       spellcheck=${false}
-      readonly=${handle.locked || !may("operator")}
+      readonly=${handle.locked || !mayEdit()}
       aria-invalid=${problem !== ""}
       aria-describedby="draft-problem"
       value=${text}
@@ -62,12 +65,13 @@ export function Draft({ name, handle, lastJob }) {
     ></textarea>
     <p id="draft-problem" class="error-text" aria-live="polite">${visible(problem)}</p>
     ${changed && edited.value?.of !== stored && html`<p class="error-text">The draft was changed by someone else. Save replaces it.</p>`}
-    ${may("operator") &&
+    ${mayEdit() &&
     html`<div class="actions">
         <button disabled=${off || !changed || handle.locked} onClick=${() => send(save)}>Save draft</button>
         <button class="quiet" disabled=${!changed} onClick=${() => (edited.value = null)}>Discard changes</button>
-      </div>
-      <${Start}
+      </div>`}
+    ${may("operator") &&
+    html`<${Start}
         handle=${handle}
         lastJob=${lastJob}
         off=${off || (changed && handle.locked)}

@@ -8,7 +8,7 @@ import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
-import { live } from "../../state/session.js";
+import { limits, live } from "../../state/session.js";
 import { Names, matching } from "./names.js";
 import { HandleStatus, STATUSES } from "./status.js";
 
@@ -45,7 +45,7 @@ export function Handles({ query }) {
         <input type="search" value=${text} onInput=${(/** @type {any} */ event) => set({ text: event.currentTarget.value })} />
       </label>
     <//>
-    ${names.count === 0 && html`<${Nothing}>${query.size > 0 ? "No handle matches the filter." : "There are no handles yet."}<//>`}
+    ${names.count === 0 && html`<${Nothing}>${query.size > 0 ? "No handle matches the filter." : limits.value ? "There are no handles that your token may see." : "There are no handles yet."}<//>`}
     <${VirtualList}
       label="Handles"
       count=${names.count}

@@ -7,7 +7,7 @@ import { to } from "../../state/address.js";
 import { now, span } from "../../state/clock.js";
 import { outage } from "../../state/outage.js";
 import { useReading } from "../../state/reading.js";
-import { client, connection, live, may } from "../../state/session.js";
+import { client, connection, limits, live, may } from "../../state/session.js";
 
 const SHOWN = 5;
 const LONG_WAIT = 60;
@@ -68,7 +68,7 @@ function ofBodies() {
 
 /** How many webhooks are dead, and how many fail. */
 async function readWebhooks() {
-  if (!may("operator")) return NO_WEBHOOKS;
+  if (!may("operator") || limits.peek()) return NO_WEBHOOKS;
   const { webhooks } = client();
   const [dead, failing] = await Promise.all([webhooks.dead({ limit: MOST_WEBHOOKS }), webhooks.failing({ limit: MOST_WEBHOOKS })]);
   return { dead: dead.length, failing: failing.length };

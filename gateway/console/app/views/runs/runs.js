@@ -8,7 +8,7 @@ import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
-import { client, live } from "../../state/session.js";
+import { client, limits, live } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { Bulk } from "./bulk.js";
 import { COLUMNS, chosen } from "./columns.js";
@@ -63,7 +63,7 @@ export function Runs({ query }) {
     </div>
     <${Filters} query=${query} />
     <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
-    ${rows.count === 0 && html`<${Nothing}>${query.size > 0 ? "No run matches the filter." : "There are no runs yet."}<//>`}
+    ${rows.count === 0 && html`<${Nothing}>${query.size > 0 ? "No run matches the filter." : limits.value ? "There are no runs that your token may see." : "There are no runs yet."}<//>`}
     <${VirtualList}
       label="Runs"
       count=${rows.count}
