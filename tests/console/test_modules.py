@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from greenroom.protocol.events import Event
 from greenroom.protocol.records import RunRecord
 from greenroom.protocol.run_filter import RunFilter
 from greenroom.protocol.states import Status
@@ -356,3 +357,8 @@ async def test_a_folded_value_shows_its_beginning():
     assert found[:3] == ['{a: [1, {b: null}], c: "x"}', "[]", '"text"']
     assert found[3] == '{long: "' + "w" * 32 + "…"
     assert found[4] == "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1…"
+
+
+async def test_all_types_of_events_can_be_chosen():
+    found = await run_node(load("state/eventtypes.js") + "answer(EVENT_TYPES);", None)
+    assert sorted(found) == sorted(one.__struct_config__.tag for one in get_args(Event))

@@ -10,6 +10,7 @@ import { Json } from "../parts/json.js";
 import { Text, visible } from "../parts/text.js";
 import { VirtualList } from "../parts/virtual.js";
 import { go, to } from "../state/address.js";
+import { EVENT_TYPES } from "../state/eventtypes.js";
 import { focusList } from "../state/focus.js";
 import { addShortcuts } from "../state/keys.js";
 import { isPhone } from "../state/phone.js";
@@ -123,11 +124,12 @@ function Filters({ query }) {
           <span>${name}</span>
           <input
             value=${query.getAll(name).join(" ")}
-            placeholder=${name === "type" ? "run_log" : ""}
+            list=${name === "type" ? "event-types" : undefined}
             onChange=${(/** @type {any} */ event) => set(name, event.currentTarget.value)}
           />
         </label>`,
       )}
+      <datalist id="event-types">${EVENT_TYPES.map((type) => html`<option key=${type} value=${type} />`)}</datalist>
       ${query.size > 0 && html`<a class="button quiet" href=${to("events")}>Clear all</a>`}
     </div>
   <//>`;
