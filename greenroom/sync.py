@@ -291,6 +291,7 @@ class Schedules(_Blocking):
     """See `greenroom.Client.schedules`."""
 
     put = _blocking(ClientSchedules.put)
+    preview = _blocking(ClientSchedules.preview)
     list = _blocking(ClientSchedules.list)
     get = _blocking(ClientSchedules.get)
     pause = _blocking(ClientSchedules.pause)

@@ -47,6 +47,7 @@ from .schedule_commands import (
     GetSchedule,
     ListSchedules,
     PauseSchedule,
+    PreviewSchedule,
     PutSchedule,
     ResumeSchedule,
     TriggerSchedule,
@@ -424,6 +425,7 @@ Command = (
     | CompleteWork
     | ExtendWork
     | PutSchedule
+    | PreviewSchedule
     | ListSchedules
     | GetSchedule
     | PauseSchedule
@@ -473,9 +475,9 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     `warnings` (check_flow); `flows` and `total` (list_flows); `versions` (list_flow_versions); `task`
     (get_task); `tasks` and `total` (list_tasks); `node_runs` (node_runs). Workers: `workers` (list_workers);
     `worker` (register_worker, allocate_worker); `item` (poll_work, if there was work). Schedules: `schedule`
-    (put_schedule, get_schedule, pause_schedule, resume_schedule); `schedules` (list_schedules); `run_id` and
-    `joined` (trigger_schedule). Webhooks: `webhooks` (dead_webhooks); `webhook` (redeliver_webhook,
-    drop_webhook).
+    (put_schedule, get_schedule, pause_schedule, resume_schedule); `schedules` (list_schedules); `times`
+    (preview_schedule); `run_id` and `joined` (trigger_schedule). Webhooks: `webhooks` (dead_webhooks);
+    `webhook` (redeliver_webhook, drop_webhook).
 
     A large snapshot or a long list is sent in parts (see `parts`): several `ok` messages with the same `id`,
     of which all but the last have `more`.
@@ -515,6 +517,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     item: QueueItem | None = None
     schedule: ScheduleRecord | None = None
     schedules: list[ScheduleRecord] | None = None
+    times: list[float] | None = None
     webhook: Webhook | None = None
     webhooks: list[Webhook] | None = None
     more: bool = False

@@ -313,6 +313,9 @@ class _LimitedSchedules(_Denied):
             name, job=job, handle=handle, lane=lane, on_conflict=on_conflict, **more
         )
 
+    async def preview(self, **times: Any) -> Sequence[float]:
+        return await self._engine.schedules.preview(**times)
+
     async def list(self) -> Sequence[ScheduleRecord]:
         return [schedule for schedule in await self._engine.schedules.list() if self._sees(schedule)]
 

@@ -304,6 +304,8 @@ export interface Webhooks {
 export interface Schedules {
   /** Create a schedule, or change the one of this name. */
   put(name: string, options: PutScheduleOptions): Promise<ScheduleRecord>;
+  /** The next due times of such a schedule, if it were put now, in Unix seconds; nothing is stored. */
+  preview(options: PreviewScheduleOptions): Promise<number[]>;
   /** All schedules, in the order of their names. */
   list(): Promise<ScheduleRecord[]>;
   /** One schedule. */
@@ -452,17 +454,21 @@ type OnceOptions =
   | "traceparent"
   | "tracestate";
 
-/** The options of `schedules.put`: either `cron` or `every` is required. */
-export interface PutScheduleOptions extends Omit<RunOptions, OnceOptions> {
-  job: string;
-  /** Without a handle, the runs have the handle `schedule:<name>`. */
-  handle?: string | null;
+/** The options of `Schedules.preview`: one of `cron` and `every`. */
+export interface PreviewScheduleOptions {
   /** Minute, hour, day of month, month and day of week, as local times of `timezone`. */
   cron?: string | null;
   /** An interval in seconds. */
   every?: number | null;
   /** A name of the IANA database ("UTC"). */
   timezone?: string;
+}
+
+/** The options of `schedules.put`: either `cron` or `every` is required. */
+export interface PutScheduleOptions extends Omit<RunOptions, OnceOptions>, PreviewScheduleOptions {
+  job: string;
+  /** Without a handle, the runs have the handle `schedule:<name>`. */
+  handle?: string | null;
   /** Each firing is up to this many seconds late (0). */
   jitter?: number;
   /** Which of the due times fire that were missed ("latest"). */

@@ -628,12 +628,11 @@ const RULES = ["fairBy", "weights", "limitPerKey", "rate", "burst", "ratePer", "
 const JOINING = ["join", "coalesce"]; // a submission can join the run of another one
 const TIMEOUTS = ["queueTimeout", "runTimeout", "deadline", "warnAfter"];
 const ONCE = ["requestId", "startAt", "delay", "reserve", ...TRACE]; // not for runs that a schedule submits
+const TIMES = ["cron", "every", "timezone"];
 const SCHEDULE = [
   ...SUBMIT.filter((name) => !ONCE.includes(name)),
   "job",
-  "cron",
-  "every",
-  "timezone",
+  ...TIMES,
   "jitter",
   "missed",
   "missedLimit",
@@ -922,6 +921,11 @@ export class Client {
     put: async (name, options) => {
       const given = toWire("schedules.put", options, SCHEDULE);
       return (await this.#ask({ ...given, type: "put_schedule", name }, true)).schedule;
+    },
+    /** The next due times of a schedule with `cron` and `timezone`, or `every`, if it were put now. */
+    preview: async (options) => {
+      const given = toWire("schedules.preview", options, TIMES);
+      return (await this.#ask({ ...given, type: "preview_schedule" }, true)).times;
     },
     /** All schedules, in the order of their names. */
     list: async () => (await this.#ask({ type: "list_schedules" }, true)).schedules,

@@ -26,6 +26,7 @@ from ...protocol.schedule_commands import (
     DeleteSchedule,
     GetSchedule,
     PauseSchedule,
+    PreviewSchedule,
     PutSchedule,
     ResumeSchedule,
     TriggerSchedule,
@@ -146,6 +147,11 @@ def _bulk(kind: str) -> dict[str, Json]:
 
 _SERVICES: Json = {"type": "array", "items": NAME, "minItems": 1, "maxItems": MAX_SERVICES}
 
+_TIMES_OF_SCHEDULE: dict[str, Json] = {
+    "cron": {"type": "string", "description": "Minute, hour, day of month, month, day of week."},
+    "every": {"type": "number", "minimum": 1, "maximum": 366 * 86_400},
+    "timezone": {"type": "string", "description": "A name of the IANA database."},
+}
 _SELECTING: dict[str, Json] = {"handle": TEXT, "lane": TEXT, "job": TEXT}
 _SEQ: Json = {"type": "integer", "minimum": 0, "maximum": HIGHEST_SEQ}
 _FIELDS: dict[str, Json] = {
@@ -239,11 +245,10 @@ _OF_COMMANDS: dict[type[msgspec.Struct], dict[str, Json]] = {
     },
     flow_wire.RegisterWorker: {"kind": _words(*get_args(WorkerKind)), "worker_id": NAME},
     flow_wire.PollWork: {"worker_id": NAME},
+    PreviewSchedule: _TIMES_OF_SCHEDULE,
     PutSchedule: {
         "name": _SCHEDULE,
-        "cron": {"type": "string", "description": "Minute, hour, day of month, month, day of week."},
-        "every": {"type": "number", "minimum": 1, "maximum": 366 * 86_400},
-        "timezone": {"type": "string", "description": "A name of the IANA database."},
+        **_TIMES_OF_SCHEDULE,
         "jitter": {"type": "number", "minimum": 0, "maximum": 86_400},
         "missed": _words(*get_args(Missed)),
         "missed_limit": {"type": "integer", "minimum": 1, "maximum": 1000},

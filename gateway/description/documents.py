@@ -116,6 +116,7 @@ ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     flow_wire.RegisterWorker: ("worker",),
     flow_wire.PollWork: ("item",),
     schedule_wire.PutSchedule: ("schedule",),
+    schedule_wire.PreviewSchedule: ("times",),
     schedule_wire.ListSchedules: ("schedules",),
     schedule_wire.GetSchedule: ("schedule",),
     schedule_wire.PauseSchedule: ("schedule",),

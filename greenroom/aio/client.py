@@ -82,6 +82,7 @@ class ClientSchedules(Facade[schedules.ClientSchedules]):
     """The schedules of the engine behind a gateway."""
 
     put = method(schedules.ClientSchedules.put)
+    preview = method(schedules.ClientSchedules.preview)
     list = method(schedules.ClientSchedules.list)
     get = method(schedules.ClientSchedules.get)
     pause = method(schedules.ClientSchedules.pause)

@@ -75,6 +75,7 @@ class Schedules(Facade[schedules_api.Schedules]):
     """The schedules of an engine."""
 
     put = method(schedules_api.Schedules.put)
+    preview = method(schedules_api.Schedules.preview)
     list = method(schedules_api.Schedules.list)
     get = method(schedules_api.Schedules.get)
     pause = method(schedules_api.Schedules.pause)

@@ -380,6 +380,11 @@ async def test_a_schedule_is_put_triggered_paused_and_deleted(engine: RunEngine)
     await engine.schedules.delete("tick")
     with pytest.raises(errors.NotFound, match='schedule "tick" not found'):
         await engine.schedules.get("tick")
+    assert await engine.schedules.preview(cron="0 3 * * *", timezone="Europe/Berlin") == put.next
+    both = {"every": 60, "cron": "* * * * *"}
+    for times in ({}, {"cron": "bad"}, {"every": 0}, both, {"cron": "0 0 30 2 *"}):
+        with pytest.raises(errors.Invalid):
+            await engine.schedules.preview(**times)  # type: ignore[arg-type]
     for options in ({}, {"cron": "bad"}, {"every": 0}, {"every": 60, "missed": "some"}):
         with pytest.raises(errors.Invalid):
             await engine.schedules.put("tick", job="add", **options)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from greenroom import Jobs, Run, open_engine
 from greenroom.gateway import GatewayConfig, Role, add_token, open_gateway
@@ -15,7 +16,7 @@ from greenroom.gateway import GatewayConfig, Role, add_token, open_gateway
 from ..clients.browser import needs_browser
 from ..cluster.world import until
 from .chromium import open_browser
-from .test_pages import House
+from .test_pages import AXE, PRINTABLE, House, needs_axe
 
 pytestmark = needs_browser
 
@@ -27,6 +28,13 @@ async def write(run: Run, params: dict[str, str]) -> None:
     for path, text in params.items():
         async with run.open_file(path) as file:
             await file.write(text.encode())
+
+
+@jobs.job("family")
+async def family(run: Run, params: Any) -> None:
+    await run.call("write", handle=PRINTABLE, params={})
+    async with run.open_file(PRINTABLE) as file:
+        await file.write(b"content")
 
 
 @asynccontextmanager
@@ -60,3 +68,29 @@ async def test_a_file_is_downloaded_by_its_link(token: bool, tmp_path: Path):
         await until(lambda: [*(tmp_path / "downloads").glob("*.txt")])  # Chromium renames it at the end
         [found] = (tmp_path / "downloads").iterdir()
         assert found.read_text() == "content" * 9999
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_children_and_files_with_hostile_names_are_only_text_and_axe_finds_nothing_serious(
+    scheme: str, tmp_path: Path
+):
+    async with house(tmp_path) as home:
+        ticket = await home.engine.submit("family", handle="alice", params={})
+        await ticket.result()
+        await home.tab.resize(390, 800, scheme)
+        await home.tab.open(f"{home.url}/runs/{ticket.id}")
+        await home.tab.until_text("<img src=x", "[aria-labelledby=files-title]")
+        await home.tab.until_text("<img src=x", "[aria-labelledby=children-title]")
+        assert await home.tab.run("document.querySelectorAll('main img').length") == 0
+        assert await home.tab.run("document.documentElement.scrollWidth") == 390
+        axe = await trio.Path(AXE).read_text(encoding="utf-8")
+        await home.tab.call("Runtime.evaluate", expression=axe)
+        assert (
+            await home.tab.run(
+                """axe.run().then(({ violations }) => violations
+                .filter(({ impact }) => ["serious", "critical"].includes(impact))
+                .flatMap(({ id, nodes }) => nodes.map((node) => [id, node.html, node.failureSummary])))"""
+            )
+            == []
+        )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from greenroom import Run, connect, open_engine
+from greenroom import Run, Schedule, connect, open_engine
 from greenroom.actors.journal.change import Change
 from greenroom.gateway import GatewayConfig, Role, add_token, open_gateway
 from greenroom.persistence.failures import StoreDown
@@ -116,7 +116,7 @@ async def test_a_change_of_a_schedule_keeps_the_options_that_the_form_does_not_s
 async def test_a_schedule_that_is_declared_elsewhere_is_only_paused_and_triggered(tmp_path: Path):
     jobs = make_jobs()
 
-    @jobs.job("declared", cron="0 3 * * *")
+    @jobs.job("declared", schedule=Schedule(cron="0 3 * * *"))
     async def declared(run: Run, params: Any) -> None:
         pass
 
@@ -144,6 +144,19 @@ async def test_a_refused_schedule_says_why(home):
     await home.tab.fill("[name=cron]", "99 * * * *")
     await home.tab.click("Create")
     await home.tab.until_text("invalid: ", ".toast.error")
+
+
+async def test_the_next_times_appear_while_a_schedule_is_written(home):
+    await home.tab.open(f"{home.url}/schedules")
+    await home.tab.click("New schedule")
+    await home.tab.fill("[name=cron]", "0 3 * *")
+    await home.tab.until_text("cron", ".preview .error-text")
+    await home.tab.fill("[name=cron]", "0 3 * * *")
+    await home.tab.fill("[name=timezone]", "Asia/Tokyo")
+    await home.tab.until_text("3:00 AM in Asia/Tokyo", ".preview")
+    assert await home.tab.run("document.querySelectorAll('.preview li').length") == 3
+    assert await home.tab.run("document.querySelector('.preview .error-text')") is None
+    assert await home.engine.schedules.list() == []
 
 
 async def test_a_new_schedule_does_not_replace_one_of_the_same_name(home):
@@ -324,6 +337,20 @@ async def test_events_appear_with_a_filter_in_the_address_and_can_be_paused(home
     await home.tab.until_text('text: "adding"', ".event-detail")
     await home.tab.press("p")
     await home.tab.until_text("the latest 2")
+
+
+async def test_a_filter_that_is_being_written_is_kept_while_events_arrive(home):
+    await home.tab.open(f"{home.url}/events?handle=alice")
+    await home.tab.until("document.querySelector('.field input')")
+    await home.tab.run("document.querySelector('.field input').focus()")
+    await home.tab.call("Input.insertText", text="run_log")
+    await home.engine.submit("wait", handle="alice")
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length > 1")
+    assert await home.tab.run("document.querySelector('.field input').value") == "run_log"
+    await home.tab.press("Enter")
+    await home.tab.until("location.search === '?type=run_log&handle=alice'")
+    await home.tab.click("Clear all")
+    await home.tab.until("document.querySelector('.field input').value === ''")
 
 
 # Settings.

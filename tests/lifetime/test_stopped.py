@@ -70,6 +70,7 @@ CALLS: dict[str, Callable[[Engine, str], Coroutine[Any, Any, Any]]] = {
     "flows.node_runs": lambda engine, run: engine.flows.node_runs(run),
     "schedules.configure": lambda engine, run: engine.schedules.configure({}),
     "schedules.put": lambda engine, run: engine.schedules.put("s", job="wait", every=60),
+    "schedules.preview": lambda engine, run: engine.schedules.preview(every=60),
     "schedules.list": lambda engine, run: engine.schedules.list(),
     "schedules.get": lambda engine, run: engine.schedules.get("s"),
     "schedules.pause": lambda engine, run: engine.schedules.pause("s"),

@@ -38,8 +38,9 @@ COMMANDS = """submit submit_many rerun retry cancel cancel_many rerun_many retry
     resume list_executors drain_executor get_cluster step_down signal create_flow publish_flow
     add_flow_version check_flow list_flows list_flow_versions get_flow_version start_flow get_task list_tasks
     node_runs list_workers allocate_worker register_worker heartbeat_worker poll_work complete_work
-    extend_work put_schedule list_schedules get_schedule pause_schedule resume_schedule trigger_schedule
-    delete_schedule dead_webhooks failing_webhooks redeliver_webhook drop_webhook auth""".split()
+    extend_work put_schedule preview_schedule list_schedules get_schedule pause_schedule resume_schedule
+    trigger_schedule delete_schedule dead_webhooks failing_webhooks redeliver_webhook drop_webhook
+    auth""".split()
 MESSAGES = "welcome ok error events resync".split()
 
 

@@ -263,6 +263,7 @@ class SchedulesClient:
         self._client = client
 
     put = _command(RunSchedules.put)
+    preview = _query(RunSchedules.preview)
     list = _query(RunSchedules.list)
     get = _query(RunSchedules.get)
     pause = _command(RunSchedules.pause)

@@ -25,6 +25,7 @@ const COLUMNS = {
 export function usePast(query) {
   const past = useMemo(() => new Past(query), Object.entries(query).flat());
   useEffect(() => {
+    past.take({ reset: true, runs: new Set() }); // frames since the first rendering are not lost
     past.more();
     return live.onFrame((frame) => past.take(frame));
   }, [past]);
@@ -34,6 +35,7 @@ export function usePast(query) {
 
 /** @param {{ past: Past, column: keyof typeof COLUMNS, label: string }} props `label`: the id of the heading */
 export function PastRuns({ past, column, label }) {
+  live.frame.value; // renders again after each change, although its properties stay the same
   const runs = past.shown();
   const head = ["Run", "Job", column, "Status", "Created", "Time", "Reason or error"];
   if (runs.length === 0) return html`<${Nothing}>There are no runs yet.<//>`;

@@ -26,22 +26,22 @@ const MOST_PAGES = 10; // that are read at once, if no run in them belongs to th
 /** @param {{ query: URLSearchParams }} props */
 export function Runs({ query }) {
   const filter = useMemo(() => filterOf(query), [String(query)]);
-  const rows = useMemo(() => built(filter), [filter]);
+  const [rows, frame] = useMemo(() => /** @type {const} */ ([built(filter), live.frame.peek()]), [filter]);
   const changes = useSignal(0);
   const active = useSignal("");
   const selected = useSignal(/** @type {Set<string>} */ (new Set()));
   const pages = useMemo(() => new Pages(filter, rows, () => (changes.value += 1)), [rows]);
   changes.value; // renders again
 
-  useEffect(
-    () =>
-      live.onFrame(({ reset, runs }) => {
-        if (reset) rows.rebuild(live.runs);
-        else rows.update(runs, live.runs);
-        changes.value += 1;
-      }),
-    [rows],
-  );
+  useEffect(() => {
+    if (live.frame.peek() !== frame) rows.rebuild(live.runs); // a frame came between the first rendering and now
+    changes.value += 1;
+    return live.onFrame(({ reset, runs }) => {
+      if (reset) rows.rebuild(live.runs);
+      else rows.update(runs, live.runs);
+      changes.value += 1;
+    });
+  }, [rows]);
   useEffect(() => addShortcuts(keys(rows, active, selected)), [rows]);
 
   const record = (/** @type {string} */ id) => rows.record(id, live.runs);

@@ -6,15 +6,20 @@ import { Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { client, live } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
+import { Preview } from "./preview.js";
 
 const ZONES = Intl.supportedValuesOf("timeZone");
 
 /** @typedef {import("../../../greenroom.js").ScheduleRecord} ScheduleRecord */
+/** @typedef {import("./preview.js").Times} Times */
 
 /** @param {{ schedule?: ScheduleRecord }} props */
 export function Form({ schedule }) {
   const problem = useSignal("");
   const kind = useSignal(schedule && schedule.cron === null ? "every" : "cron");
+  const times = useSignal(/** @type {Times | null} */ (null));
+  /** @param {any} event */
+  const note = (event) => (times.value = timesIn(new FormData(event.currentTarget)));
   /** @param {any} event */
   const submit = async (event) => {
     event.preventDefault();
@@ -33,10 +38,9 @@ export function Form({ schedule }) {
       problem.value = `schedule ${name} exists already: open it to change it`;
       return;
     }
-    const times = kind.value === "cron" ? { cron: text("cron"), timezone: text("timezone") || "UTC" } : { every: Number(text("every")) };
     const options = {
       ...schedule?.options,
-      ...times,
+      ...timesIn(given),
       params,
       job: text("job"),
       handle: text("handle") || null,
@@ -48,7 +52,7 @@ export function Form({ schedule }) {
     const put = await attempt(() => client().schedules.put(name, options), "the schedule is saved");
     if (put) go(to("schedules", [put.name]));
   };
-  return html`<form class="form" aria-label=${schedule ? "Change the schedule" : "New schedule"} onSubmit=${submit}>
+  return html`<form class="form" aria-label=${schedule ? "Change the schedule" : "New schedule"} onSubmit=${submit} onInput=${note}>
     ${!schedule && html`<${Field} name="name" label="Name" required />`}
     <${Field} name="job" label="Job" value=${schedule?.job} required />
     <${Field} name="handle" label="Handle of the runs" value=${schedule?.handle} placeholder="schedule:<name>" />
@@ -63,6 +67,7 @@ export function Form({ schedule }) {
           <${Field} name="timezone" label="Time zone" value=${schedule?.timezone ?? "UTC"} list="zones" />
           <datalist id="zones">${ZONES.map((zone) => html`<option key=${zone} value=${zone} />`)}</datalist>`
       : html`<${Field} name="every" label="Interval in seconds" type="number" value=${schedule?.every ?? 3600} required />`}
+    ${times.value && html`<${Preview} times=${times.value} />`}
     <${Field} name="jitter" label="Late by up to, in seconds" type="number" value=${schedule?.jitter ?? 0} />
     <label><span>Due times that were missed</span>
       <select name="missed" value=${schedule?.missed ?? "latest"}>
@@ -79,6 +84,16 @@ export function Form({ schedule }) {
     ${problem.value && html`<p class="error-text wide" role="alert"><${Text} value=${problem.value} /></p>`}
     <div class="wide"><button class="primary">${schedule ? "Save" : "Create"}</button></div>
   </form>`;
+}
+
+/**
+ * The due times in the form; null if there are none yet.
+ * @param {FormData} given @returns {Times | null}
+ */
+function timesIn(given) {
+  const text = (/** @type {string} */ name) => String(given.get(name) ?? "").trim();
+  if (text("kind") === "every") return text("every") ? { every: Number(text("every")) } : null;
+  return text("cron") ? { cron: text("cron"), timezone: text("timezone") || "UTC" } : null;
 }
 
 /** Parameters as JSON; without any, the field is empty. @param {unknown} params */

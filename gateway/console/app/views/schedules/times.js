@@ -13,7 +13,7 @@ export function Rule({ schedule: { cron, every, timezone } }) {
   return html`<span><code><${Text} value=${cron} /></code> <span class="faint"><${Text} value=${timezone} /></span></span>`;
 }
 
-/** @param {{ schedule: ScheduleRecord }} props */
+/** @param {{ schedule: Pick<ScheduleRecord, "next" | "paused" | "cron" | "timezone"> }} props */
 export function NextTimes({ schedule: { next, paused, cron, timezone } }) {
   if (paused) return html`<p class="faint">The schedule is paused: it does not fire.</p>`;
   if (next.length === 0) return html`<p class="faint">There is no due time any more.</p>`;
