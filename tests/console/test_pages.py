@@ -21,7 +21,7 @@ from ..clients.proxy import proxy
 from ..clients.test_killed_server import server
 from ..clients.test_prefix import REFUSALS, behind_proxy
 from ..support import until
-from .chromium import PATIENCE, Browser, Tab, open_browser
+from .chromium import Browser, Tab, open_browser
 
 pytestmark = needs_browser
 
@@ -135,9 +135,8 @@ async def test_a_limit_is_moved_with_a_slider(home):
         })()"""
     )
     await home.tab.until("document.querySelector('[aria-label=\"the limit of lane images\"]')?.value === '5'")
-    with trio.fail_after(PATIENCE):
-        while (await home.engine.snapshot()).lanes["images"].limit != 5:
-            await trio.sleep(0.02)
+    limit = "fetch('/api/lanes/images').then((found) => found.json()).then(({ limit }) => limit === 5)"
+    await home.tab.until(limit)
 
 
 async def test_a_limit_that_is_being_written_is_kept_while_runs_start_and_end(home):
