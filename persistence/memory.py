@@ -229,7 +229,10 @@ class MemoryStore:
         start = bisect_right(events, after, key=attrgetter("seq"))
         end = len(events) if before is None else bisect_left(events, before, key=attrgetter("seq"))
         if types is None and limit is not None:
-            start, end = (start, min(end, start + limit)) if before is None else (max(start, end - limit), end)
+            if before is None:
+                end = min(end, start + limit)
+            else:
+                start = max(start, end - limit)
         if types is None:
             return list(events[start:end])
         if before is None:
