@@ -100,6 +100,7 @@ class Shared:
             },
             role=caller.role,
             name=caller.name if self.access.asks_for_tokens else None,
+            within=None if caller.scope is None else caller.scope.texts(),
         )
 
     def narrowed(self, filter: Filter | None, caller: Caller | None) -> Filter | None:

@@ -449,7 +449,8 @@ class ServerBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 class Welcome(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="welcome"):
     """The first message of the server: its epoch and seq, its limits, and the client's role. `name` is that
-    of the client's token; absent if the server requires none."""
+    of the client's token; absent if the server requires none. `within` has the patterns of handles, lanes and
+    jobs to which the token is limited; absent if it has no limits."""
 
     epoch: str
     seq: int
@@ -457,6 +458,7 @@ class Welcome(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="we
     limits: dict[str, int | float]
     role: str
     name: str | None = None
+    within: dict[str, list[str]] | None = None
 
 
 class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):

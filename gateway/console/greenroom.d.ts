@@ -121,6 +121,8 @@ export class Client<State extends Projection | null = Projection> {
   readonly role: Role;
   /** The name of the token; null if the gateway requires none. */
   readonly name: string | null;
+  /** The patterns to which the token is limited, as in `{ handles: ["alice", "bob/*"] }`; null if it has no limits. */
+  readonly within: { readonly [what in "handles" | "lanes" | "jobs"]?: readonly string[] } | null;
   /** Flows and their runs. */
   readonly flows: Flows;
   /** Workers. A program can be a worker with `register`, `poll` and `complete`. */

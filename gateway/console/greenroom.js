@@ -828,6 +828,8 @@ export class Client {
   role = null;
   /** The name of the token; null if the gateway requires none. */
   name = null;
+  /** The patterns to which the token is limited; null if it has no limits. */
+  within = null;
 
   /** Flows and their runs, as `engine.flows` in Python. */
   flows = {
@@ -1638,6 +1640,7 @@ export class Client {
     this.#welcome = welcome;
     this.role = welcome.role;
     this.name = welcome.name ?? null;
+    this.within = welcome.within ?? null;
     const waiting = [...this.#calls.values()];
     if (this.#follow) {
       const subscribe = { ...this.#subscription(this.#received), id: this.#number++ };

@@ -35,6 +35,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 _PAGE = "app/index.html"
+_LOST = "app/lost.html"
 LATER = ("app/views/flows/", "app/parts/editor.js", "app/parts/panzoom.js")
 """The modules that are loaded when they are first needed, by the beginnings of their names."""
 _USED_BY_ALL = ("vendor/ui.js", "greenroom.js")
@@ -88,15 +89,15 @@ def is_address(segments: tuple[str, ...]) -> bool:
 
 def is_visited(request: Request) -> bool:
     """Whether a person opens the address of a view. Some of these addresses are also calls of the task API,
-    whose clients do not ask for HTML. Browsers send `Sec-Fetch-Mode` over HTTPS and to this machine only."""
+    whose clients do not ask for HTML."""
+    return asks_for_page(request) and is_address(request.segments)
+
+
+def asks_for_page(request: Request) -> bool:
+    """Whether a person opens an address. Browsers send `Sec-Fetch-Mode` over HTTPS, and to this machine."""
     mode = request.header("sec-fetch-mode") or "navigate"
     kinds = {kind.partition(";")[0].strip() for kind in request.tokens("accept")}
-    return (
-        request.method in ("GET", "HEAD")
-        and mode == "navigate"
-        and "text/html" in kinds
-        and is_address(request.segments)
-    )
+    return request.method in ("GET", "HEAD") and mode == "navigate" and "text/html" in kinds
 
 
 def find(segments: tuple[str, ...]) -> File | None:
@@ -130,6 +131,12 @@ def response(found: File, request: Request) -> Response:
     return Response(200, found.body, found.content_type, headers)
 
 
+def lost(request: Request) -> Response:
+    """What a person sees at an address that has nothing. Call `load` first."""
+    text = _linked(_files()[_LOST].body.decode(), len(request.segments) - 1)
+    return Response(404, text.encode(), _TYPES[".html"], (*_OF_PAGE, ("Vary", "Accept, Sec-Fetch-Mode")))
+
+
 @cache
 def version() -> str:
     """The hash of all files."""
@@ -157,10 +164,14 @@ def _found(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
 @cache
 def _page(depth: int) -> File:
     """The page at an address with this many slashes after the first one."""
-    root = "../" * depth or "./"
     text = _files()[_PAGE].body.decode().replace("{modules}", _preloads())
-    text = text.replace("{files}", f"{root}{FOLDER}/{version()}")
-    return File.of(text.encode(), _PAGE)
+    return File.of(_linked(text, depth).encode(), _PAGE)
+
+
+def _linked(text: str, depth: int) -> str:
+    """The text of a page at an address with this many slashes after the first one, with its links."""
+    root = "../" * depth or "./"
+    return text.replace("{files}", f"{root}{FOLDER}/{version()}").replace("{root}", root)
 
 
 def _preloads() -> str:

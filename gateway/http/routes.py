@@ -313,6 +313,12 @@ async def _console(call: Call) -> Response:
     raise _not_found(segments)
 
 
+async def _lost(call: Call) -> Response:
+    """The page at an address that has nothing."""
+    await console.load()
+    return console.lost(call.request)
+
+
 def _table() -> dict[tuple[str, ...], dict[str, Route]]:
     table: dict[tuple[str, ...], dict[str, Route]] = {}
 
@@ -353,6 +359,8 @@ _CONSOLE = Route(None, _console)
 
 _PAGE: Methods = {method: (_CONSOLE, {}) for method in ("GET", "HEAD")}
 
+_LOST: Methods = {method: (Route(None, _lost), {}) for method in ("GET", "HEAD")}
+
 _DOCUMENTS: dict[str, bytes] = {}
 """The generated documents, cached after the first request."""
 
@@ -374,10 +382,16 @@ def paths() -> Iterator[tuple[str, str]]:
 
 
 def offered(request: Request, config: GatewayConfig) -> Methods:
-    """The methods of the request's path: those of the console's page for a person who visits a view."""
+    """The methods of the request's path: those of the console's page for a person who visits a view, or of
+    a page that says that there is nothing."""
     if config.console and console.is_visited(request):
         return _PAGE
-    return find(request.segments)
+    try:
+        return find(request.segments)
+    except NotFound:
+        if config.console and console.asks_for_page(request):
+            return _LOST
+        raise
 
 
 def find(segments: tuple[str, ...]) -> Methods:

@@ -221,14 +221,14 @@ async def test_branches_show_their_workers_and_errors(home):
     await home.tab.until(f"({tone('mail')} ?? 'box').trim() !== 'box'")
     letters = await home.engine.workers.poll("ann", ["letters"])
     await home.engine.workers.complete(letters.id, {"sent": 7}, worker_id="ann")
-    await home.tab.until("document.querySelector('.box .count')?.textContent.trim() === '1✓'")
+    await home.tab.until("document.querySelector('.box .count')?.textContent.trim() === '1 ok'")
     await home.tab.until_text("worker ann", ".node-runs")
     await home.tab.run("document.querySelector('.node-runs summary').click()")
     await home.tab.until_text("sent: 7", ".node-runs")
     parcels = await home.engine.workers.poll("bob", ["parcels"])
     await home.engine.workers.complete(parcels.id, None, "no paper", worker_id="bob")
     await home.tab.until_text("no paper", ".node-runs")
-    await home.tab.until("document.querySelector('.box .count')?.textContent.trim() === '1✓ 1✕'")
+    await home.tab.until("document.querySelector('.box .count')?.textContent.trim() === '1 ok, 1 failed'")
 
 
 async def test_the_graph_moves_by_keyboard_mouse_and_touch(home):
@@ -264,6 +264,17 @@ async def test_the_graph_moves_by_keyboard_mouse_and_touch(home):
         await home.tab.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
     await home.tab.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
     await home.tab.until(f"{TRANSFORM}.split('scale')[1] !== {whole!r}.split('scale')[1]")
+
+
+@pytest.mark.parametrize("count", [1, 7])
+async def test_a_graph_fills_its_frame_with_letters_that_can_be_read(count, home):
+    chain = ",".join(f"n{number} n{number + 1}" for number in range(count - 1))
+    await home.engine.flows.publish("ship", flow(chain, **{f"n{number}": TIMER for number in range(count)}))
+    await home.tab.open(f"{home.url}/flows/ship")
+    await home.tab.until(TRANSFORM)
+    assert await home.tab.run(f"Number({TRANSFORM}.match(/scale\\((.*)\\)/)[1])") > 0.9
+    height = "document.querySelector('.frame %s').getBoundingClientRect().height"
+    assert await home.tab.run(f"{height % 'g'} / {height % 'svg'}") > 0.7
 
 
 async def test_a_graph_of_500_nodes_moves_by_one_attribute(home):
@@ -398,6 +409,10 @@ async def test_two_versions_are_compared(home):
     )
     await home.tab.until(f"{EDITOR}.querySelectorAll('.cm-changedLine').length === 2")
     assert await home.path() == "/flows/ship?version=2&against=1"
+    assert await home.tab.run("document.querySelector('.sides').innerText.split(/\\s*\\n/)") == [
+        "Version 1",
+        "Version 2",
+    ]
 
 
 # Roles, hostile text, appearance.

@@ -399,3 +399,13 @@ async def test_a_tail_keeps_the_latest_events_and_its_copy_does_not_change():
         "rows": [0, 2, -1, -1, -1, -1],
         "copied": [3, 5, 2, -1],
     }
+
+
+async def test_a_folded_value_shows_its_beginning():
+    found = await run_node(
+        load("parts/brief.js") + "answer(argument.map((one) => brief(one, 40)));",
+        [{"a": [1, {"b": None}], "c": "x"}, [], "text", {"long": "w" * 500}, list(range(1000))],
+    )
+    assert found[:3] == ['{a: [1, {b: null}], c: "x"}', "[]", '"text"']
+    assert found[3] == '{long: "' + "w" * 32 + "…"
+    assert found[4] == "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1…"

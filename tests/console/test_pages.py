@@ -4,6 +4,7 @@ hostile text. No test leaves an error on the console, or a violation of the Cont
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -135,7 +136,8 @@ async def test_a_limit_is_moved_with_a_slider(home):
         })()"""
     )
     await home.tab.until("document.querySelector('[aria-label=\"the limit of lane images\"]')?.value === '5'")
-    assert (await home.engine.snapshot()).lanes["images"].limit == 5
+    limit = "fetch('/api/lanes/images').then((found) => found.json()).then(({ limit }) => limit === 5)"
+    await home.tab.until(limit)
 
 
 async def test_a_limit_that_is_being_written_is_kept_while_runs_start_and_end(home):
@@ -291,6 +293,63 @@ async def test_the_keyboard_moves_in_the_list_and_opens_a_run(home):
     await home.tab.until_text("Next run", "dialog")
 
 
+FOCUSED = "document.activeElement?.%s"
+
+
+async def test_the_focus_is_in_the_list_and_then_at_the_heading_of_the_run(home):
+    tickets = [await home.engine.submit("wait", handle=f"handle {number}") for number in range(3)]
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 3")
+    await home.tab.press("j")
+    await home.tab.until(FOCUSED % f"getAttribute('aria-activedescendant') === 'row-{tickets[2].id}'")
+    await home.tab.press("Enter")
+    await home.tab.until_text(tickets[2].id, ".about")
+    await home.tab.until(FOCUSED % "tagName === 'H1'")
+    assert await home.tab.run(FOCUSED % "innerText") == "wait"
+    await home.tab.run("history.back()")
+    await home.tab.until(
+        "document.activeElement.tagName === 'H1' && document.activeElement.innerText === 'Runs'"
+    )
+
+
+async def test_the_focus_moves_to_the_heading_when_an_answered_interrupt_disappears(home):
+    await home.engine.submit("ask", handle="alice")
+    await home.tab.open(f"{home.url}/interrupts")
+    await home.tab.until_text("Publish?", ".interrupt")
+    await home.tab.press("j")
+    await home.tab.press("a")
+    await home.tab.until_text("Nobody waits for an answer.")
+    assert await home.tab.run(FOCUSED % "innerText") == "Interrupts"
+
+
+async def test_each_row_is_one_link_to_its_run_and_its_checkbox_names_the_run(home):
+    ticket = await home.engine.submit("wait", handle="alice", tags={"user": "u1"})
+    await home.tab.open(f"{home.url}/runs")
+    row = f"document.getElementById('row-{ticket.id}')"
+    await home.tab.until(row)
+    stops = f"[...{row}.querySelectorAll('a, input, button')].filter((one) => one.tabIndex >= 0)"
+    assert await home.tab.run(f"{stops}.map((one) => one.pathname)") == [f"/runs/{ticket.id}"]
+    name = f"Select run …{ticket.id[-8:]}: wait"
+    assert await home.tab.run(f"{row}.querySelector('input').ariaLabel") == name
+    await home.tab.click(name)
+    await home.tab.until_text("1 selected", ".bulk")
+    await home.tab.run(f"{row}.querySelector('.row-link').focus()")
+    await home.tab.press("Enter")
+    await home.tab.until_text(ticket.id, ".about")
+
+
+async def test_the_title_of_the_tab_names_what_it_shows(home):
+    ticket = await home.engine.submit("wait", handle="alice")
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until("document.title === 'wait · alice · running · Runs · Greenroom'")
+    await home.engine.inject("alice", "go")
+    await home.tab.until("document.title === 'wait · alice · succeeded · Runs · Greenroom'")
+    await home.tab.run("document.querySelector('.about a[href$=\"/handles/alice\"]').click()")
+    await home.tab.until("document.title === 'alice · Handles · Greenroom'")
+    await home.tab.run("document.querySelector('.views a').click()")
+    await home.tab.until("document.title === 'Overview · Greenroom'")
+
+
 async def test_a_long_list_has_few_rows_in_the_page(home):
     await home.engine.set_max_concurrent(0)
     runs = [{"job": "add", "handle": f"h{number}", "params": {"a": 1, "b": 2}} for number in range(5000)]
@@ -319,6 +378,83 @@ async def test_runs_that_the_state_has_no_more_are_read_from_the_store(home):
     await home.tab.until_text("1,000", ".title")
     await home.tab.run("document.querySelector('.virtual').scrollTop = 1e9")
     await home.tab.until_text("1,500", ".title")
+
+
+def columns(row: str) -> str:
+    """The widths of the cells of a row, by their names."""
+    return f"""Object.fromEntries([...{row}.querySelectorAll('[class^="cell-"]')]
+        .map((one) => [one.className.slice(5), one.clientWidth]))"""
+
+
+async def test_the_error_has_the_most_room_in_the_list_and_progress_needs_no_column(home):
+    failed = await home.engine.submit("fail", handle="alice", params="no")
+    waits = await home.engine.submit("wait", handle="bob")
+    await home.tab.open(f"{home.url}/runs")
+    row = f"document.getElementById('row-{failed.id}')"
+    await home.tab.until(f"{row}?.querySelector('.status.failed')")
+    widths = await home.tab.run(columns(row))
+    assert widths["reason"] > 270
+    assert widths["reason"] == max(widths.values())
+    await home.tab.until(f"document.getElementById('row-{waits.id}').querySelector('.cell-reason progress')")
+
+
+async def test_the_handle_of_a_run_opens_it_and_can_filter_the_list(home):
+    await home.engine.submit("wait", handle="alice")
+    await home.engine.submit("wait", handle="bob")
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.click("Only runs of alice")
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 1")
+    assert await home.path() == "/runs?handle=alice"
+    await home.tab.click("alice", ".virtual-rows")
+    await home.tab.until("location.pathname === '/handles/alice'")
+
+
+async def test_quick_times_limit_the_list(home):
+    ticket = await home.engine.submit("wait", handle="alice")
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.click("Time")
+    for name in ("last hour", "today"):
+        await home.tab.click(name)
+        await home.tab.until("location.search.startsWith('?since=')")
+        assert await home.tab.run("document.querySelector('[type=datetime-local]').value")
+        await home.tab.until(f"document.getElementById('row-{ticket.id}')")
+
+
+async def test_back_shows_the_same_rows_of_the_list(home):
+    await home.engine.set_max_concurrent(0)
+    runs = [{"job": "add", "handle": f"h{number}", "params": {"a": 1, "b": 2}} for number in range(500)]
+    tickets = await home.engine.submit_many(runs)
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until_text("500", ".title")
+    await home.tab.run("document.querySelector('.virtual').scrollTop = 200 * 36 + 5")
+    row = f"document.getElementById('row-{tickets[290].id}')"
+    await home.tab.until(row)
+    await home.tab.run(f"{row}.querySelector('.row-link').click()")
+    await home.tab.until_text(tickets[290].id, ".about")
+    await home.engine.submit("add", handle="new", params={"a": 1, "b": 2})
+    await home.tab.run("history.back()")
+    await home.tab.until(row)
+    assert await home.tab.run("document.querySelector('.virtual').scrollTop") == 201 * 36 + 5
+    await home.tab.click("Runs", ".views")
+    await home.tab.run("document.querySelector('.views [href$=\"/handles\"]').click()")
+    await home.tab.until_text("Handles", "h1")
+    await home.tab.run("document.querySelector('.views [href$=\"/runs\"]').click()")
+    await home.tab.until("document.querySelector('.virtual')?.scrollTop === 0")
+
+
+async def test_an_empty_list_says_so_at_its_top(home):
+    for view in ("runs", "handles", "events"):
+        await home.tab.open(f"{home.url}/{view}")
+        await home.tab.until("document.querySelector('.nothing')")
+        assert await home.tab.run("document.querySelector('.nothing').getBoundingClientRect().top") < 300
+
+
+async def test_the_page_uses_no_characters_that_fonts_can_lack(home):
+    ticket = await home.engine.submit("ask", handle="alice")
+    for view in ("runs", "handles", f"runs/{ticket.id}", "executors"):
+        await home.tab.open(f"{home.url}/{view}")
+        await home.tab.until("document.querySelector('main .icon') || location.pathname === '/executors'")
+        assert not re.search(r"[\u2190\u2191\u2193-\u2bff]", await home.tab.text())
 
 
 # One run.
@@ -377,6 +513,24 @@ async def test_a_refused_command_says_why(home):
     await home.engine.inject("alice", "go")
     await home.tab.click("Rerun")
     await home.tab.until_text("draining: ", ".toast.error")
+
+
+async def test_json_shows_the_beginning_of_what_is_folded_and_opens_what_is_small(home):
+    params = {"flow": {"order": 7}, "deep": {"deeper": {"deepest": 1}}, "long": ["w" * 400]}
+    ticket = await home.engine.submit("wait", handle="alice", params=params)
+    await home.engine.inject("alice", {"say": "hello", "to": ["bob"]})
+    await ticket.result()
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until_text('{message: {say: "hello", to: ["bob"]}', ".events")
+    text = await home.tab.text("main")
+    assert "order: 7" in text
+    assert "deeper: {deepest: 1}" in text
+    assert "w…" in text
+    scrolls = "[...document.querySelectorAll('.json')].some((one) => one.offsetHeight > one.clientHeight)"
+    assert not await home.tab.run(scrolls)
+    assert not await home.tab.run(
+        "[...document.querySelectorAll('.json')].some((one) => getComputedStyle(one).overflowY !== 'hidden')"
+    )
 
 
 async def test_an_unknown_run_and_an_unknown_address_say_so(home):
@@ -459,6 +613,75 @@ async def test_only_what_a_role_permits_is_offered(role, offered, tmp_path: Path
         found["cancel"] = await home.tab.run(buttons % "Cancel")
         found["answer"] = await home.tab.run(buttons % "Approve")
         assert found == offered
+
+
+async def test_a_limited_token_is_told_what_it_may_not_see(tmp_path: Path):
+    file = tmp_path / "tokens"
+    token = add_token(file, "eve", Role.OPERATOR, handles=["alice", "a/*"])
+    async with house(tmp_path, token_file=str(file)) as home:
+        await home.engine.submit("wait", handle="bob")
+        await home.tab.open(f"{home.url}/handles/bob")
+        await home.tab.fill("#token", token)
+        await home.tab.click("Log in")
+        await home.tab.until_text("Your token may not see this handle: it is limited to handles alice, a/*.")
+        assert "free" not in await home.tab.text("main")
+        assert not await home.tab.run("document.querySelector('main button')")
+        for view in ("executors", "workers", "webhooks"):
+            await home.tab.open(f"{home.url}/{view}")
+            await home.tab.until_text("Your token may not see this: it is limited to handles alice, a/*.")
+            assert not await home.tab.run(f"document.querySelector('.views a[href$=\"/{view}\"]')")
+        await home.tab.open(f"{home.url}/settings")
+        await home.tab.until_text("It is limited to handles alice, a/*.")
+        for handle in ("alice", "a/b"):
+            await home.tab.open(f"{home.url}/handles/{handle.replace('/', '%2F')}")
+            await home.tab.until_text("The handle is free.")
+
+
+async def test_a_token_for_a_job_is_not_told_that_a_handle_is_free(tmp_path: Path):
+    token = add_token(tmp_path / "tokens", "eve", Role.OPERATOR, jobs=["add"])
+    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+        await home.engine.submit("wait", handle="bob")
+        await home.tab.open(f"{home.url}/handles/bob")
+        await home.tab.fill("#token", token)
+        await home.tab.click("Log in")
+        await home.tab.until_text("None that your token may see.")
+        assert await home.tab.run("document.querySelector('#draft').readOnly")
+
+
+async def test_a_viewer_reads_in_plain_words_who_sees_webhooks(tmp_path: Path):
+    token = add_token(tmp_path / "tokens", "eve", Role.VIEWER)
+    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+        await home.tab.open(f"{home.url}/webhooks")
+        await home.tab.fill("#token", token)
+        await home.tab.click("Log in")
+        await home.tab.until_text("Webhooks are only for the role operator and above. Your role is viewer.")
+        await home.tab.open(f"{home.url}/settings")
+        await home.tab.until_text("reads everything except webhooks")
+        for part in ("flows", "drafts", "messages"):
+            assert part in await home.tab.text("[aria-labelledby=session-title]")
+
+
+async def test_the_login_and_the_page_of_a_wrong_address_fit_in_the_window(tmp_path: Path):
+    add_token(tmp_path / "tokens", "eve", Role.VIEWER)
+    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+        for path in ("", "nonsense/address"):
+            await home.tab.open(f"{home.url}/{path}")
+            page = "document.documentElement"
+            assert await home.tab.run(f"{page}.scrollHeight <= {page}.clientHeight")
+        await home.tab.until_text("Not found")
+        home.tab.problems = [one for one in home.tab.problems if "404" not in one]
+        await home.tab.click("Go to the overview.")
+        await home.tab.until("document.querySelector('#token')")
+
+
+async def test_the_badge_of_the_navigation_stays_inside(home):
+    await home.engine.set_max_concurrent(40)
+    for number in range(31):
+        await home.engine.submit("ask", handle=f"h{number}")
+    await home.tab.open(home.url)
+    await home.tab.until_text("31", ".badge")
+    right = "document.querySelector('%s').getBoundingClientRect().right"
+    assert await home.tab.run(f"{right % '.badge'} <= {right % '.views a[aria-current]'} - 5")
 
 
 async def test_a_revoked_token_ends_the_session(tmp_path: Path):
@@ -715,6 +938,52 @@ async def test_a_phone_shows_every_view_without_scrolling_sideways(view, home):
     await home.tab.open(f"{home.url}/{view.format(id=ticket.id)}")
     await home.tab.until_text("live")
     assert await home.tab.run("document.documentElement.scrollWidth") == 390
+
+
+def inside(selector: str) -> str:
+    """Whether the window of a phone shows all of each of these elements."""
+    return f"""(() => {{
+        const found = [...document.querySelectorAll({selector!r})];
+        const edges = found.map((one) => one.getBoundingClientRect());
+        const seen = ({{ left, right, width }}) => width > 0 && left >= 0 && right <= 390;
+        return found.length > 0 && edges.every(seen);
+    }})()"""
+
+
+async def test_a_phone_shows_rows_as_cards_and_the_filter_when_asked(home):
+    await home.engine.submit("fail", handle="alice", params="no")
+    await home.engine.submit("ask", handle="bob")
+    await home.tab.resize(390, 800)
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until_text("ValueError: no", ".virtual-rows")
+    assert await home.tab.run(inside(".virtual-rows .cell-reason"))
+    assert await home.tab.run(inside(".virtual-rows .cell-handle"))
+    assert await home.tab.run("document.querySelector('.virtual').getBoundingClientRect().top") < 320
+    assert not await home.tab.run(inside(".filters .chips"))
+    await home.tab.click("Filter")
+    await home.tab.until(inside(".filters .chips"))
+    await home.tab.click("failed")
+    await home.tab.until_text("Filter (1)", ".fold")
+    assert await home.tab.run(inside(".views .badge"))
+    for view in ("handles", "events"):
+        await home.tab.open(f"{home.url}/{view}")
+        await home.tab.until_text("live")
+        await home.engine.submit("add", handle="carol", params={"a": 1, "b": 2}, on_conflict="queue")
+        await home.tab.until(inside(".virtual-rows .cells > span:not(:empty)"))
+
+
+async def test_the_overview_shows_the_three_newest_interrupts_before_charts(home):
+    for number in range(4):
+        await home.engine.submit("ask", handle=f"h{number}")
+    await home.tab.open(home.url)
+    await home.tab.until_text("All 4 open interrupts")
+    await home.tab.until("document.querySelectorAll('.interrupt').length === 3")
+    handles = (
+        "[...document.querySelectorAll('.interrupt-head a[href*=\"/handles/\"]')].map((one) => one.innerText)"
+    )
+    assert await home.tab.run(handles) == ["h3", "h2", "h1"]
+    top = "document.querySelector('%s').getBoundingClientRect().top"
+    assert await home.tab.run(f"{top % '.interrupt'} < {top % '.charts'}")
 
 
 @needs_axe

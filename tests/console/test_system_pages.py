@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from greenroom import Run, connect, open_engine
+from greenroom import Run, Schedule, connect, open_engine
 from greenroom.actors.journal.change import Change
 from greenroom.gateway import GatewayConfig, Role, add_token, open_gateway
 from greenroom.persistence.failures import StoreDown
@@ -111,6 +111,29 @@ async def test_a_change_of_a_schedule_keeps_the_options_that_the_form_does_not_s
     await home.tab.until_text("every 2 min")
     changed = await home.engine.schedules.get("nightly")
     assert (changed.every, changed.options) == (120, {"tags": {"team": "web"}, "run_timeout": 9})
+
+
+async def test_a_schedule_that_is_declared_elsewhere_is_only_paused_and_triggered(tmp_path: Path):
+    jobs = make_jobs()
+
+    @jobs.job("declared", schedule=Schedule(cron="0 3 * * *"))
+    async def declared(run: Run, params: Any) -> None:
+        pass
+
+    async with (
+        open_engine(jobs, "memory:", shutdown_timeout=0) as engine,
+        open_gateway(engine, GatewayConfig(port=0)) as gateway,
+        open_browser(tmp_path) as browser,
+    ):
+        tab = await browser.tab()
+        [schedule] = await engine.schedules.list()
+        for path in ("schedules", f"schedules/{schedule.name}"):
+            await tab.open(f"{gateway.url}/{path}")
+            await tab.until_text("declared in code", "main")
+            buttons = "[...document.querySelectorAll('main .actions button')].map((one) => one.innerText)"
+            assert await tab.run(buttons) == ["Pause", "Trigger"]
+        assert "Change" not in await tab.text("main")
+        assert tab.problems == []
 
 
 async def test_a_refused_schedule_says_why(home):
@@ -258,6 +281,20 @@ async def test_dead_webhooks_are_delivered_again_or_dropped(home):
     assert await home.engine.webhooks.dead() == []
 
 
+async def test_failing_webhooks_are_problems_and_only_their_error_is_red(home):
+    await webhook(home, "alice", 9e9)
+    await home.tab.open(home.url)
+    await home.tab.until_text("1 failing webhook at ", ".problems")
+    await home.tab.click("1 failing webhook")
+    await home.tab.until_text("run_log", ".grid .tag")
+    color = "getComputedStyle(document.querySelector('.grid %s')).color"
+    assert await home.tab.run(f"{color % '.tag .text'} === {color % '.card-head'}")
+    middles = """[...document.querySelectorAll('[aria-labelledby=failing-title] > .title > *')]
+        .map((one) => one.getBoundingClientRect()).map(({ top, bottom }) => Math.round((top + bottom) / 2))"""
+    found = await home.tab.run(middles)
+    assert max(found) - min(found) <= 1
+
+
 async def test_failing_webhooks_are_listed_and_delivered_now_or_dropped(home):
     await home.tab.open(f"{home.url}/webhooks")
     await home.tab.until_text("No delivery is being retried.")
@@ -350,6 +387,20 @@ async def test_limits_and_rules_are_changed(home):
     )
     await home.tab.open(home.url)
     await home.tab.until_text("0 of 9")
+
+
+async def test_a_refused_limit_says_why(home):
+    await home.tab.open(f"{home.url}/settings")
+    for text in ("-1", "2.5"):
+        await home.tab.fill('[aria-label="the global limit"]', text)
+        await home.tab.until_text(f"must be a whole number, at least 0 (got {text})", ".toasts")
+        await home.tab.until("document.querySelector('[aria-label=\"the global limit\"]').value === '4'")
+
+
+async def test_types_of_events_are_offered_and_no_filter_seems_to_be_set(home):
+    await home.tab.open(f"{home.url}/events")
+    await home.tab.until("document.querySelector('#event-types option[value=run_log]')")
+    assert not await home.tab.run("document.querySelector('.filters input[list=event-types]').placeholder")
 
 
 async def test_a_lane_is_created_and_its_queue_cleared(home):

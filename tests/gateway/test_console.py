@@ -158,6 +158,18 @@ async def test_files_are_compressed_for_who_accepts_that(accepted, packs, home):
     assert (answer.headers["etag"] != plain.headers["etag"]) is packs
 
 
+@pytest.mark.parametrize("path", ["/nonsense", "/runs/a/b/c", "/api/nonsense"])
+async def test_a_person_at_a_wrong_address_gets_a_page_that_says_so(path, home):
+    answer = await page(home, path, accept=HTML)
+    assert (answer.status, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    root = "../" * (path.count("/") - 1) or "./"
+    assert f'<a href="{root}">Go to the overview.</a>' in answer.body.decode()
+    assert f'href="{root}console/{console.version()}/app/style/base.css"' in answer.body.decode()
+    called = await home.http("GET", path)
+    assert (called.status, called.json["code"]) == (404, "not_found")
+
+
 async def test_head_has_the_headers_of_get(home):
     answer, head = await page(home), await home.http("HEAD", "/")
     assert (head.status, head.body, head.headers) == (200, b"", answer.headers)

@@ -4,15 +4,19 @@ import { html, useEffect, useRef } from "../vendor/ui.js";
 import { Connection } from "./connection.js";
 import { Login } from "./login.js";
 import { Dialogs, ask } from "./parts/dialog.js";
+import { Icon } from "./parts/icon.js";
 import { Text } from "./parts/text.js";
 import { address, go, to } from "./state/address.js";
 import { moment, now } from "./state/clock.js";
+import { focusHeading } from "./state/focus.js";
 import { addShortcuts, shortcuts } from "./state/keys.js";
-import { caller, live, logOut, lost, may, phase, role, trouble } from "./state/session.js";
+import { caller, limits, limitsInWords, live, logOut, lost, may, phase, role, trouble } from "./state/session.js";
 import { changeTheme, theme } from "./state/theme.js";
+import { useTitle } from "./state/title.js";
 import { dismiss, toasts } from "./state/toasts.js";
 import { VIEWS } from "./views/all.js";
 
+const MOST_SHOWN = 999; // in the navigation
 const RUN_ID = /^[0-9a-f]{32}$/;
 
 export function Shell() {
@@ -35,19 +39,27 @@ function Page() {
   const component = names.length > 0 ? view?.one : view?.component;
   useEffect(() => addShortcuts([{ key: "?", what: "Show the keyboard shortcuts", run: help }]), []);
   useEffect(() => {
-    document.title = view ? `${view.title} · Greenroom` : "Greenroom";
     document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // on a phone
   }, [view]);
+  useTitle(view?.title, names);
+  const opened = useRef("");
+  const path = [name, ...names].join("/");
+  useEffect(() => {
+    if (opened.current) focusHeading();
+    opened.current = `/${path}`;
+  }, [path]);
   return html`
     <a class="skip" href="#content" onClick=${skip}>Skip to the content</a>
     <${Header} />
     <nav class="views" aria-label="Views">
-      ${VIEWS.filter(({ least }) => may(least ?? "viewer")).map((one) => html`<${ViewLink} key=${one.view} view=${one} current=${one === view} />`)}
+      ${VIEWS.filter((one) => refusal(one) === "").map((one) => html`<${ViewLink} key=${one.view} view=${one} current=${one === view} />`)}
     </nav>
     <main id="content" tabindex="-1">
       <${LostConnection} />
-      ${component
-        ? html`<${component} key=${[name, ...names].join("/")} names=${names} query=${query} />`
+      ${view && refusal(view)
+        ? html`<div class="title"><h1>${view.title}</h1></div><p><${Text} value=${refusal(view)} /></p>`
+        : component
+        ? html`<${component} key=${path} names=${names} query=${query} />`
         : html`<h1>Not found</h1><p>No view has this address. <a href=${to("")}>Go to the overview.</a></p>`}
     </main>
     <${Toasts} />
@@ -62,6 +74,12 @@ function LostConnection() {
   </p>`;
 }
 
+/** Why this caller may not see a view; empty if it may. @param {import("./views/all.js").View} view */
+function refusal({ title, least, whole }) {
+  if (least && !may(least)) return `${title} are only for the role ${least} and above. Your role is ${role.value}.`;
+  return whole && limits.value ? `Your token may not see this: it is limited to ${limitsInWords()}.` : "";
+}
+
 /** @param {Event} event */
 function skip(event) {
   event.preventDefault();
@@ -72,8 +90,8 @@ function skip(event) {
 function ViewLink({ view, current }) {
   const open = view.open?.() ?? 0;
   return html`<a href=${to(view.view)} aria-current=${current ? "page" : undefined}>
-    <span class="sign" aria-hidden="true">${view.sign}</span><span>${view.title}</span>
-    ${open > 0 && html`<span class="badge number">${open.toLocaleString()}<span class="hidden"> open</span></span>`}
+    <${Icon} name=${view.sign} /><span>${view.title}</span>
+    ${open > 0 && html`<span class="badge number">${open > MOST_SHOWN ? `${MOST_SHOWN}+` : open}<span class="hidden"> open</span></span>`}
   </a>`;
 }
 
@@ -86,7 +104,7 @@ function Header() {
       ${caller.value && html`<span title="the name of the token"><${Text} value=${caller.value} /></span>`}
       <span class="role" title="your role">${role.value}</span>
       <button class="quiet" onClick=${changeTheme} aria-label=${`Theme: ${theme.value}`} title=${`Theme: ${theme.value}`}>
-        ${theme.value === "dark" ? "☾" : theme.value === "light" ? "☀" : "◐"}
+        <${Icon} name=${theme.value === "dark" ? "moon" : theme.value === "light" ? "sun" : "half"} />
       </button>
       <button class="quiet" onClick=${help} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)">?</button>
       ${caller.value && html`<button class="quiet" onClick=${logOut}>Log out</button>`}
@@ -137,7 +155,7 @@ function Toasts() {
     ${toasts.value.map(
       ({ id, text, kind }) => html`<div key=${id} class="toast ${kind}" role=${kind === "error" ? "alert" : undefined}>
         <${Text} value=${text} lines />
-        <button class="quiet" aria-label="Dismiss" onClick=${() => dismiss(id)}>✕</button>
+        <button class="quiet" aria-label="Dismiss" onClick=${() => dismiss(id)}><${Icon} name="cross" /></button>
       </div>`,
     )}
   </div>`;

@@ -3,6 +3,7 @@
 import { html } from "../../vendor/ui.js";
 import { to } from "../state/address.js";
 import { exact, moment, now, span } from "../state/clock.js";
+import { Icon } from "./icon.js";
 import { Text } from "./text.js";
 
 /** @typedef {import("../../greenroom.js").RunRecord} RunRecord */
@@ -10,37 +11,40 @@ import { Text } from "./text.js";
 const MOST_BRIEF = 13; // characters
 const COMPACT = new Intl.NumberFormat(undefined, { notation: "compact" });
 const PERCENT = new Intl.NumberFormat(undefined, { style: "percent" });
-const SIGNS = {
-  queued: "○",
-  running: "▶",
-  suspended: "‖",
-  cancelling: "◌",
-  succeeded: "✓",
-  failed: "✕",
-  cancelled: "⊘",
-  timed_out: "◷",
-  rejected: "⊗",
-};
+const SIGNS = /** @type {const} */ ({
+  queued: "circle",
+  running: "play",
+  suspended: "pause",
+  cancelling: "dashes",
+  succeeded: "tick",
+  failed: "cross",
+  cancelled: "none",
+  timed_out: "clock",
+  rejected: "stop",
+});
 
 /** A status, told by its word and a sign, not by color alone. @param {{ status: string }} props */
 export function Status({ status }) {
-  const sign = SIGNS[/** @type {keyof SIGNS} */ (status)] ?? "•";
-  return html`<span class="status ${status}"><span aria-hidden="true">${sign}</span>${status.replace("_", " ")}</span>`;
+  const sign = SIGNS[/** @type {keyof typeof SIGNS} */ (status)] ?? "circle";
+  return html`<span class="status ${status}"><${Icon} name=${sign} />${status.replace("_", " ")}</span>`;
 }
 
-/** @param {{ id: string, short?: boolean }} props */
-export function RunLink({ id, short = false }) {
-  return html`<a class="mono" href=${to("runs", [id])} title=${id}>${short ? `…${id.slice(-8)}` : id}</a>`;
+/**
+ * Links take a `tabindex`, as in a row of a list, of which only one link is reached with Tab.
+ * @param {{ id: string, short?: boolean, tabindex?: number }} props
+ */
+export function RunLink({ id, short = false, tabindex }) {
+  return html`<a class="mono" tabindex=${tabindex} href=${to("runs", [id])} title=${id}>${short ? `…${id.slice(-8)}` : id}</a>`;
 }
 
-/** @param {{ name: string }} props */
-export function HandleLink({ name }) {
-  return html`<a href=${to("handles", [name])}><${Text} value=${name} /></a>`;
+/** @param {{ name: string, tabindex?: number }} props */
+export function HandleLink({ name, tabindex }) {
+  return html`<a tabindex=${tabindex} href=${to("handles", [name])}><${Text} value=${name} /></a>`;
 }
 
-/** A list of runs with a filter. @param {{ query: Record<string, string>, value: string }} props */
-export function FilterLink({ query, value }) {
-  return html`<a href=${to("runs", [], query)}><${Text} value=${value} /></a>`;
+/** A list of runs with a filter. @param {{ query: Record<string, string>, value: string, tabindex?: number }} props */
+export function FilterLink({ query, value, tabindex }) {
+  return html`<a tabindex=${tabindex} href=${to("runs", [], query)}><${Text} value=${value} /></a>`;
 }
 
 /** A local time; the exact one appears on hover. @param {{ at: number | null }} props */
@@ -56,10 +60,10 @@ export function Elapsed({ from, to = null }) {
   return html`<span class="number" title=${`since ${exact(from)}`}>${span(until - from)}</span>`;
 }
 
-/** @param {{ tags: Record<string, string> }} props */
-export function Tags({ tags }) {
+/** @param {{ tags: Record<string, string>, tabindex?: number }} props */
+export function Tags({ tags, tabindex }) {
   return Object.entries(tags).map(
-    ([name, value]) => html`<a key=${name} class="tag" href=${to("runs", [], { tag: `${name}=${value}` })}>
+    ([name, value]) => html`<a key=${name} class="tag" tabindex=${tabindex} href=${to("runs", [], { tag: `${name}=${value}` })}>
       <${Text} value=${`${name}=${value}`} />
     </a>`,
   );

@@ -12,6 +12,7 @@ import { NOT_CONNECTED, toast } from "../state/toasts.js";
  * @property {string} title
  * @property {any} [body]
  * @property {{ name: string, label: string, danger?: boolean }[]} choices
+ * @property {boolean} [local] whether nothing is sent: it is asked without a connection, too
  */
 
 /** @type {import("../../vendor/ui.js").Signal<(Question & { resolve: (name: string | null) => void }) | null>} */
@@ -19,7 +20,7 @@ const question = signal(null);
 
 /** @param {Question} asked @returns {Promise<string | null>} */
 export function ask(asked) {
-  if (asked.choices.length > 0 && lost.peek()) {
+  if (asked.choices.length > 0 && !asked.local && lost.peek()) {
     toast(NOT_CONNECTED, "error");
     return Promise.resolve(null);
   }
@@ -28,10 +29,10 @@ export function ask(asked) {
 
 /**
  * Ask whether to do something that cannot be undone; `label` is the text of the button that does it.
- * @param {{ title: string, body: any, label: string }} asked
+ * @param {{ title: string, body: any, label: string, local?: boolean }} asked
  */
-export async function confirmed({ title, body, label }) {
-  return (await ask({ title, body, choices: [{ name: "yes", label, danger: true }] })) !== null;
+export async function confirmed({ title, body, label, local }) {
+  return (await ask({ title, body, local, choices: [{ name: "yes", label, danger: true }] })) !== null;
 }
 
 /** Where questions appear. The shell has one. */

@@ -38,10 +38,12 @@ function appearance({ EditorView, HighlightStyle, defaultHighlightStyle, syntaxH
       ".cm-lintRange-error": { backgroundImage: "none", textDecoration: "underline wavy var(--red)" },
       ".cm-lintRange-warning": { backgroundImage: "none", textDecoration: "underline wavy var(--amber)" },
       ".cm-lint-marker-error, .cm-lint-marker-warning": { content: "normal", textAlign: "center", lineHeight: "1" },
-      ".cm-lint-marker-error::before": { content: '"✕"', color: "var(--red)" },
-      ".cm-lint-marker-warning::before": { content: '"▲"', color: "var(--amber)" },
+      ".cm-lint-marker-error::before": { content: '"×"', color: "var(--red)" },
+      ".cm-lint-marker-warning::before": { content: '"!"', color: "var(--amber)" },
       ".cm-changedLine": { backgroundColor: "color-mix(in srgb, var(--amber) 12%, transparent) !important" },
+      // Fonts can lack the library's character for a fold.
       ".cm-collapsedLines": { color: "var(--faint)", background: "var(--sunk)" },
+      ".cm-collapsedLines::before, .cm-collapsedLines::after": { content: '"…"' },
     }),
     syntaxHighlighting(HighlightStyle.define(specs)),
     yaml(),
@@ -105,8 +107,8 @@ export function Editor({ label, text, onChange, mistakes, view }) {
   return html`<div ref=${place} class="editor"></div>`;
 }
 
-/** Two texts side by side, with their differences. @param {{ label: string, before: string, after: string }} props */
-export function Differences({ label, before, after }) {
+/** Two texts side by side, with their differences. @param {{ names: [string, string], before: string, after: string }} props */
+export function Differences({ names, before, after }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(
     () =>
@@ -114,15 +116,16 @@ export function Differences({ label, before, after }) {
         const { EditorState, EditorView, MergeView } = loaded;
         const side = (/** @type {string} */ doc, /** @type {string} */ name) => ({
           doc,
-          extensions: [...appearance(loaded, `${label}, ${name}`), EditorState.readOnly.of(true), EditorView.lineWrapping],
+          extensions: [...appearance(loaded, name), EditorState.readOnly.of(true), EditorView.lineWrapping],
         });
         const collapseUnchanged = { margin: 3, minSize: 6 };
-        const made = new MergeView({ a: side(before, "before"), b: side(after, "after"), parent: root, root, collapseUnchanged });
+        const made = new MergeView({ a: side(before, names[0]), b: side(after, names[1]), parent: root, root, collapseUnchanged });
         return () => made.destroy();
       }),
     [],
   );
-  return html`<div ref=${place} class="editor"></div>`;
+  return html`<div class="sides">${names.map((name) => html`<span key=${name}>${name}</span>`)}</div>
+    <div ref=${place} class="editor"></div>`;
 }
 
 /**

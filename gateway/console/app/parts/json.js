@@ -2,21 +2,24 @@
 
 import { html, useState } from "../../vendor/ui.js";
 import { report } from "../state/toasts.js";
+import { brief } from "./brief.js";
 import { visible } from "./text.js";
 
 const PAGE = 100;
 const LONG = 600;
+const BRIEF = 100;
+const SMALL = 300;
 
-/** @param {{ value: unknown, open?: boolean }} props */
+/** `open`: the first level is unfolded, and the second one where it is small. @param {{ value: unknown, open?: boolean }} props */
 export function Json({ value, open = true }) {
   const copy = () => report(() => navigator.clipboard.writeText(JSON.stringify(value, null, 2)), "copied");
   return html`<div class="json mono">
     <button class="quiet copy" onClick=${copy} title="Copy as JSON">copy</button>
-    <${Value} value=${value} depth=${open ? 1 : 0} />
+    <${Value} value=${value} depth=${open ? 1 : -1} />
   </div>`;
 }
 
-/** `depth`: how many levels are unfolded at first. @param {{ value: any, depth: number, name?: string }} props */
+/** `depth`: how many levels are unfolded at first; 0: this one if it is small. @param {{ value: any, depth: number, name?: string }} props */
 function Value({ value, depth, name }) {
   const label = name === undefined ? null : html`<span class="json-name">${visible(name)}: </span>`;
   if (typeof value !== "object" || value === null) return html`<div class="json-line">${label}<${Plain} value=${value} /></div>`;
@@ -25,14 +28,13 @@ function Value({ value, depth, name }) {
 
 /** @param {{ value: any, depth: number, label: any }} props */
 function Group({ value, depth, label }) {
-  const [open, setOpen] = useState(depth > 0);
+  const [open, setOpen] = useState(() => depth > 0 || (depth === 0 && !brief(value, SMALL).endsWith("…")));
   const [shown, setShown] = useState(PAGE);
   const entries = Object.entries(value);
   const [left, right] = Array.isArray(value) ? ["[", "]"] : ["{", "}"];
   if (entries.length === 0) return html`<div class="json-line">${label}${left}${right}</div>`;
-  const count = `${entries.length} ${Array.isArray(value) ? "item" : "field"}${entries.length === 1 ? "" : "s"}`;
   return html`<details class="json-group" open=${open} onToggle=${(/** @type {any} */ event) => setOpen(event.currentTarget.open)}>
-    <summary>${label}${left}${open ? "" : ` ${count} ${right}`}</summary>
+    <summary>${label}${open ? left : html`<bdi>${visible(brief(value, BRIEF))}</bdi>`}</summary>
     ${open &&
     html`<div class="json-inside">
         ${entries.slice(0, shown).map(([key, one]) => html`<${Value} key=${key} name=${key} value=${one} depth=${depth - 1} />`)}

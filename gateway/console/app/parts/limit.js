@@ -2,7 +2,7 @@
 
 import { html, useSignal } from "../../vendor/ui.js";
 import { may } from "../state/session.js";
-import { attempt } from "../state/toasts.js";
+import { attempt, toast } from "../state/toasts.js";
 
 const LEAST_RANGE = 10;
 
@@ -25,8 +25,12 @@ export function Limit({ label, value, set }) {
   const shown = moved.value ?? value;
   /** @param {any} event */
   const change = async (event) => {
-    const next = event.currentTarget.valueAsNumber;
-    if (Number.isInteger(next) && next >= 0 && next !== value) await attempt(() => set(next));
+    const field = event.currentTarget;
+    const next = field.valueAsNumber;
+    if (!Number.isInteger(next) || next < 0) {
+      toast(`${label} must be a whole number, at least 0 (got ${Number.isNaN(next) ? "no number" : next})`, "error");
+      field.value = String(value);
+    } else if (next !== value) await attempt(() => set(next));
     moved.value = null;
   };
   /** @param {any} event */

@@ -1,5 +1,7 @@
 /** The keys of a list with an active row. */
 
+import { focusList } from "../state/focus.js";
+
 /**
  * @typedef {object} Listed
  * @property {number} count
@@ -17,6 +19,7 @@
 export function listKeys(what, list, active, open) {
   /** @param {number} by */
   const move = (by) => {
+    focusList();
     const index = list.indexOf(active.value) + by;
     if (list.count > 0) active.value = list.at(Math.max(0, Math.min(list.count - 1, index)));
   };

@@ -4,7 +4,9 @@
  */
 
 const LEAST = 0.01;
-const READABLE = 0.5;
+const READABLE = 0.75;
+/** To show a whole drawing, it is enlarged up to this. */
+export const MOST_FITTED = 1.5;
 const MOST = 4;
 const STEP = 60;
 const FACTOR = 1.25;
@@ -56,11 +58,11 @@ export class PanZoom {
     this.#stop.abort();
   }
 
-  /** Show the whole drawing, never larger than it is. */
+  /** Show the whole drawing as large as the frame permits. */
   fit() {
     const { clientWidth, clientHeight } = this.#frame;
     const { width, height } = this.#drawing;
-    this.#scale = Math.min(1, Math.max(LEAST, Math.min(clientWidth / width, clientHeight / height) || 1));
+    this.#scale = Math.min(MOST_FITTED, Math.max(LEAST, Math.min(clientWidth / width, clientHeight / height) || 1));
     this.#x = (clientWidth - width * this.#scale) / 2;
     this.#y = Math.max(0, (clientHeight - height * this.#scale) / 2);
     this.#show();

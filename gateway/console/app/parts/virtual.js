@@ -2,17 +2,18 @@
  * A list of which only the visible rows exist, so 100,000 rows cost as much as 40. All rows have the same height.
  *
  * The focus stays on the list; the active row is announced to screen readers. While a person reads further down, rows
- * that are added above do not move what they read.
+ * that are added above do not move what they read. A person who comes back finds the same rows.
  */
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../../vendor/ui.js";
+import { found, keep } from "../state/address.js";
 
 const SPARE = 8;
 
 /**
  * @param {object} props
  * @param {number} props.count
- * @param {number} props.height the height of a row in pixels
+ * @param {number} props.height the height of a row in pixels, which can change with the width of the window
  * @param {(index: number) => string} props.keyOf
  * @param {(key: string) => number} props.indexOf the current index of a key, or -1
  * @param {(index: number) => any} props.row
@@ -23,7 +24,7 @@ const SPARE = 8;
  */
 export function VirtualList({ count, height, keyOf, indexOf, row, active, label, head, onEnd }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
-  const top = useRef(/** @type {{ key: string, offset: number } | null} */ (null));
+  const top = useRef(/** @type {{ key: string, offset: number } | null} */ (found()));
   const [view, setView] = useState({ from: 0, size: 30 });
 
   const look = () => {
@@ -46,18 +47,22 @@ export function VirtualList({ count, height, keyOf, indexOf, row, active, label,
 
   const latest = useRef(look);
   latest.current = look;
-  useEffect(() => latest.current(), [count, keyOf]);
+  useEffect(() => latest.current(), [count, keyOf, height]);
   useEffect(() => {
     const watch = new ResizeObserver(() => latest.current());
     watch.observe(/** @type {HTMLElement} */ (place.current));
-    return () => watch.disconnect();
+    const ignore = keep(() => top.current);
+    return () => {
+      watch.disconnect();
+      ignore();
+    };
   }, []);
 
   useLayoutEffect(() => {
     const element = place.current;
     if (!element || active < 0) return;
     const above = active * height;
-    const below = above + 2 * height - element.clientHeight; // the head covers a row
+    const below = above + 2 * height - element.clientHeight; // the head covers at most a row
     if (element.scrollTop > above) element.scrollTop = above;
     else if (element.scrollTop < below) element.scrollTop = below;
   }, [active]);

@@ -56,6 +56,18 @@ export function to(view, names = [], query = {}) {
   return ROOT.pathname + [view, ...names].map(encodeURIComponent).join("/") + search;
 }
 
+/** What a view finds again when the person comes back to this entry of the history. @type {() => unknown} */
+let kept = () => null;
+
+/** Keep something for the person's return. Returns a function that ends it. @param {() => unknown} what plain data */
+export function keep(what) {
+  kept = what;
+  return () => void (kept = () => null);
+}
+
+/** What was kept when the person left this entry of the history; null if it is a new one. */
+export const found = () => history.state;
+
 /**
  * Go to an address; if edits would be lost, only when the person agrees. `replace`: without an entry in the history, as
  * for each letter of a filter.
@@ -64,7 +76,11 @@ export function to(view, names = [], query = {}) {
 export async function go(href, { replace = false } = {}) {
   if (isUnsaved() && !(await mayLeave())) return;
   if (replace) history.replaceState(null, "", href);
-  else history.pushState(null, "", href);
+  else {
+    history.replaceState(kept(), "");
+    history.pushState(null, "", href);
+    window.scrollTo(0, 0);
+  }
   show();
 }
 

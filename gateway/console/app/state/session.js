@@ -30,6 +30,9 @@ export const role = signal(null);
 /** The name of the token; empty if the gateway requires none. */
 export const caller = signal("");
 
+/** The patterns to which the token is limited; null if it has no limits. @type {import("../../vendor/ui.js").Signal<Client["within"]>} */
+export const limits = signal(null);
+
 export const live = new Live();
 
 /** @type {Client | null} */
@@ -43,6 +46,15 @@ export function client() {
 
 /** Whether the token's role permits what requires this one. @param {"viewer" | "operator" | "admin"} least */
 export const may = (least) => RANKS.indexOf(role.value ?? "") >= RANKS.indexOf(least);
+
+/** Whether the token may see this handle, apart from limits of lanes and jobs. @param {string} name */
+export const seesHandle = (name) => {
+  const patterns = limits.value?.handles;
+  return !patterns || patterns.some((one) => (one.endsWith("*") ? name.startsWith(one.slice(0, -1)) : one === name));
+};
+
+/** The limits of the token in words. */
+export const limitsInWords = () => Object.entries(limits.value ?? {}).map(([what, patterns]) => `${what} ${patterns.join(", ")}`).join("; ");
 
 /** Connect with the stored token, if there is one. */
 export const start = () => open(sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY));
@@ -81,6 +93,7 @@ async function open(token) {
     current = made;
     role.value = made.role;
     caller.value = made.name ?? "";
+    limits.value = made.within;
     live.follow(made);
     phase.value = "open";
   } catch (error) {
@@ -106,7 +119,10 @@ function report(state) {
   freeze(state.status === "reconnecting");
   connection.value = state;
   if (current === null) return;
-  if (state.status === "connected") role.value = current.role;
+  if (state.status === "connected") {
+    role.value = current.role;
+    limits.value = current.within;
+  }
   if (state.status !== "closed" || !state.error) return;
   current = null; // the token was revoked
   refuse(state.error, true);

@@ -25,6 +25,7 @@ export function mayLeave() {
     title: "Leave without saving?",
     body: "What you have edited on this page is not saved, and would be lost.",
     label: "Leave, and lose the edits",
+    local: true,
   });
 }
 

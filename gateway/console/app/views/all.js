@@ -23,11 +23,12 @@ import { Workers } from "./workers.js";
  * @typedef {object} View
  * @property {string} view the first part of the address
  * @property {string} title
- * @property {string} sign a letter that stands for the view
+ * @property {import("../parts/icon.js").Sign} sign
  * @property {any} component
  * @property {any} [one] the component for one of them, by the second part of the address
  * @property {() => number} [open] how many of them wait for a person
  * @property {"operator"} [least] the role that the view requires, if not every role may see it
+ * @property {boolean} [whole] whether only tokens without limits may see it
  */
 
 const Flows = later(() => import("./flows/flows.js"), "Flows");
@@ -35,15 +36,15 @@ const Flow = later(() => import("./flows/flow.js"), "Flow");
 
 /** @type {View[]} */
 export const VIEWS = [
-  { view: "", title: "Overview", sign: "◫", component: Overview },
-  { view: "runs", title: "Runs", sign: "≡", component: Runs, one: Run },
-  { view: "handles", title: "Handles", sign: "◉", component: Handles, one: Handle },
-  { view: "flows", title: "Flows", sign: "⌥", component: Flows, one: Flow },
-  { view: "interrupts", title: "Interrupts", sign: "?", component: Inbox, open: () => live.interrupts.value.length },
-  { view: "schedules", title: "Schedules", sign: "◷", component: Schedules, one: Schedule },
-  { view: "executors", title: "Executors", sign: "▣", component: Executors },
-  { view: "workers", title: "Workers", sign: "⚒", component: Workers },
-  { view: "webhooks", title: "Webhooks", sign: "↗", component: Webhooks, least: "operator" },
-  { view: "events", title: "Events", sign: "∿", component: Events },
-  { view: "settings", title: "Settings", sign: "⚙", component: Settings },
+  { view: "", title: "Overview", sign: "grid", component: Overview },
+  { view: "runs", title: "Runs", sign: "lines", component: Runs, one: Run },
+  { view: "handles", title: "Handles", sign: "handle", component: Handles, one: Handle },
+  { view: "flows", title: "Flows", sign: "flow", component: Flows, one: Flow },
+  { view: "interrupts", title: "Interrupts", sign: "question", component: Inbox, open: () => live.interrupts.value.length },
+  { view: "schedules", title: "Schedules", sign: "clock", component: Schedules, one: Schedule },
+  { view: "executors", title: "Executors", sign: "chip", component: Executors, whole: true },
+  { view: "workers", title: "Workers", sign: "tools", component: Workers, whole: true },
+  { view: "webhooks", title: "Webhooks", sign: "out", component: Webhooks, least: "operator", whole: true },
+  { view: "events", title: "Events", sign: "wave", component: Events },
+  { view: "settings", title: "Settings", sign: "gear", component: Settings },
 ];

@@ -6,16 +6,20 @@
 import { EVENT_TYPES } from "../../greenroom.js";
 import { html, useEffect, useMemo, useSignal } from "../../vendor/ui.js";
 import { Moment, Nothing, RunLink } from "../parts/basic.js";
+import { FilterForm } from "../parts/filterform.js";
 import { Json } from "../parts/json.js";
 import { Text, visible } from "../parts/text.js";
 import { VirtualList } from "../parts/virtual.js";
 import { go, to } from "../state/address.js";
+import { focusList } from "../state/focus.js";
 import { addShortcuts } from "../state/keys.js";
+import { isPhone } from "../state/phone.js";
 import { client, live } from "../state/session.js";
 import { Tail } from "../state/tail.js";
 
 const KEPT = 5_000;
 const HEIGHT = 34;
+const CARD = 72; // the height of an event on a phone
 const FIELDS = ["type", "handle", "lane", "run"];
 const COMMON = new Set(["seq", "at", "type", "by", "run", "handle", "lane"]);
 const COLUMNS = { gridTemplateColumns: "6rem 7.5rem 11rem 6.5rem minmax(6rem, 1fr) minmax(10rem, 3fr)" };
@@ -55,19 +59,19 @@ export function Events({ query }) {
       ${frozen.value !== null && html`<span class="faint number">${missed.value.toLocaleString()} since then</span>`}
     </div>
     <${Filters} query=${query} />
+    ${problems.length > 0 &&
+    html`<p class="error-text" role="alert">No event is listed, because the filter is unknown: <${Text} value=${problems.join("; ")} />.</p>`}
+    ${shown.count === 0 && problems.length === 0 && html`<${Nothing}>Events appear here as they happen.<//>`}
     <${VirtualList}
       label="Events"
       count=${shown.count}
-      height=${HEIGHT}
+      height=${isPhone.value ? CARD : HEIGHT}
       keyOf=${(/** @type {number} */ row) => String(shown.at(row).seq)}
       indexOf=${(/** @type {string} */ key) => shown.rowOf(Number(key))}
       active=${shown.rowOf(active.value)}
       head=${head}
       row=${(/** @type {number} */ row) => html`<${Row} event=${shown.at(row)} active=${active} />`}
     />
-    ${problems.length > 0 &&
-    html`<p class="error-text" role="alert">No event is listed, because the filter is unknown: <${Text} value=${problems.join("; ")} />.</p>`}
-    ${shown.count === 0 && problems.length === 0 && html`<${Nothing}>Events appear here as they happen.<//>`}
     ${chosen && html`<section class="card event-detail" aria-labelledby="event-title">
       <h2 id="event-title">Event ${chosen.seq} <button class="quiet" onClick=${() => (active.value = 0)}>Close</button></h2>
       <${Json} key=${chosen.seq} value=${chosen} />
@@ -92,7 +96,7 @@ function Row({ event, active }) {
     <span role="gridcell"><strong>${event.type}</strong></span>
     <span role="gridcell">${run && html`<${RunLink} id=${run} short />`}</span>
     <span role="gridcell"><${Text} value=${event.by} /></span>
-    <span role="gridcell" class="mono">${summary(event)}</span>
+    <span role="gridcell" class="cell-what mono">${summary(event)}</span>
   </div>`;
 }
 
@@ -117,7 +121,7 @@ function Filters({ query }) {
     const all = Object.fromEntries(FIELDS.map((field) => [field, query.getAll(field)]));
     go(to("events", [], { ...all, [name]: value.split(/[\s,]+/).filter(Boolean) }), { replace: true });
   };
-  return html`<form class="filters" aria-label="Filter" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+  return html`<${FilterForm} count=${query.size}>
     <div class="fields">
       ${FIELDS.map(
         (name) => html`<label key=${name} class="field">
@@ -125,14 +129,15 @@ function Filters({ query }) {
           <input
             key=${query.getAll(name).join(" ")}
             defaultValue=${query.getAll(name).join(" ")}
-            placeholder=${name === "type" ? "run_log" : ""}
+            list=${name === "type" ? "event-types" : undefined}
             onChange=${(/** @type {any} */ event) => set(name, event.currentTarget.value)}
           />
         </label>`,
       )}
+      <datalist id="event-types">${EVENT_TYPES.map((type) => html`<option key=${type} value=${type} />`)}</datalist>
       ${query.size > 0 && html`<a class="button quiet" href=${to("events")}>Clear all</a>`}
     </div>
-  </form>`;
+  <//>`;
 }
 
 /**
@@ -157,6 +162,7 @@ function keys(shown, active, pause) {
   const move = (by) => {
     const tail = shown();
     if (tail.count === 0) return;
+    focusList();
     const row = tail.rowOf(active.peek()) + by;
     active.value = tail.at(Math.max(0, Math.min(tail.count - 1, row))).seq;
   };

@@ -7,7 +7,7 @@ import { html, useEffect, useSignal } from "../../vendor/ui.js";
 import { Nothing } from "../parts/basic.js";
 import { addShortcuts } from "../state/keys.js";
 import { live } from "../state/session.js";
-import { Interrupts } from "./run/interrupts.js";
+import { Interrupts, newestFirst } from "./run/interrupts.js";
 
 const PAGE = 50;
 
@@ -15,7 +15,7 @@ export function Inbox() {
   const shown = useSignal(PAGE);
   useEffect(() => addShortcuts(keys()), []);
   const held = useSignal(/** @type {Set<string> | null} */ (null));
-  const all = [...live.interrupts.value].sort(([, one], [, other]) => other.opened_at - one.opened_at);
+  const all = newestFirst(live.interrupts.value);
   const list = all.filter(([id]) => held.value?.has(id) ?? true);
   const added = all.length - list.length;
   return html`<section aria-labelledby="inbox-title">

@@ -2,7 +2,7 @@
 
 import { html } from "../../vendor/ui.js";
 import { Chart } from "../parts/chart.js";
-import { Interrupts } from "./run/interrupts.js";
+import { Interrupts, newestFirst } from "./run/interrupts.js";
 import { Lanes } from "./overview/lanes.js";
 import { Machines } from "./overview/machines.js";
 import { Problems } from "./overview/problems.js";
@@ -14,14 +14,14 @@ import { live } from "../state/session.js";
 import { FAILED, written } from "./runs/filter.js";
 import { useWorkers } from "./workers.js";
 
-const SHOWN_INTERRUPTS = 5;
+const SHOWN_INTERRUPTS = 3;
 
 export function Overview() {
   const workers = useWorkers().value ?? [];
   const counts = live.counts.value;
   if (!counts) return null;
   const { engine, runs } = counts;
-  const open = live.interrupts.value;
+  const open = newestFirst(live.interrupts.value);
   const failures = live.rates.failures(now.value);
   const waiting = (runs.suspended ?? 0) + (runs.cancelling ?? 0);
   return html`<section aria-labelledby="overview-title">
@@ -39,13 +39,13 @@ export function Overview() {
       />
       <${Tile} label="open interrupts" value=${open.length} tone="asks" view="interrupts" />
     </div>
-    <${Charts} />
     ${open.length > 0 &&
     html`<section aria-labelledby="interrupts-title">
       <h2 id="interrupts-title">Open interrupts</h2>
       <${Interrupts} list=${open.slice(0, SHOWN_INTERRUPTS)} linked />
-      ${open.length > SHOWN_INTERRUPTS && html`<p><a href=${to("interrupts")}>and ${open.length - SHOWN_INTERRUPTS} more</a></p>`}
+      ${open.length > SHOWN_INTERRUPTS && html`<p><a href=${to("interrupts")}>All ${open.length.toLocaleString()} open interrupts</a></p>`}
     </section>`}
+    <${Charts} />
     <${Queues} />
     <${Lanes} counts=${counts} />
     <${Machines} workers=${workers} />

@@ -17,7 +17,7 @@ const MOST = 1000;
 /** @typedef {import("../../greenroom.js").Webhook} Webhook */
 
 export function Webhooks() {
-  return html`<h1>Webhooks</h1>
+  return html`<div class="title"><h1>Webhooks</h1></div>
     <${List} name="dead" title="Dead">All events are delivered, or their delivery is still being retried.<//>
     <${List} name="failing" title="Failing">No delivery is being retried.<//>`;
 }

@@ -5,7 +5,8 @@
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useSignal } from "../../../vendor/ui.js";
 import { Status } from "../../parts/basic.js";
-import { PanZoom } from "../../parts/panzoom.js";
+import { DrawnIcon, Icon } from "../../parts/icon.js";
+import { MOST_FITTED, PanZoom } from "../../parts/panzoom.js";
 import { Text, visible } from "../../parts/text.js";
 import { label, layout, short } from "./layout.js";
 import { BEGIN, leads, outline } from "./outline.js";
@@ -16,17 +17,17 @@ import { taken } from "./walked.js";
 /** @typedef {import("./walked.js").NodeState} NodeState */
 /** @typedef {import("./walked.js").Walked} Walked */
 
-const SIGNS = {
-  executor: "▣",
-  local: "ƒ",
-  choice: "◇",
-  parallel: "⫴",
-  foreach: "↻",
-  flow_ref: "⧉",
-  timer: "◔",
-  wait_event: "✉",
-  approval: "☑",
-};
+const SIGNS = /** @type {const} */ ({
+  executor: "chip",
+  local: "function",
+  choice: "choice",
+  parallel: "bars",
+  foreach: "loop",
+  flow_ref: "nested",
+  timer: "clock",
+  wait_event: "mail",
+  approval: "approval",
+});
 
 const CURRENT = new Set(["queued", "running", "suspended", "cancelling"]);
 
@@ -104,6 +105,7 @@ function Picture({ drawn, made, walk, chosen, onChoose }) {
   });
   return html`<div class="picture">
     <div ref=${frame} class="frame" tabindex="0" role="group" onClick=${choose}
+      style=${{ aspectRatio: `${made.width} / ${made.height}`, maxHeight: `min(85vh, ${made.height * MOST_FITTED}px)` }}
       aria-label="Graph of the flow: arrow keys move it, plus and minus scale it, 0 shows the whole. The table below has the same content.">
       <svg aria-hidden="true">
         <defs>
@@ -115,10 +117,10 @@ function Picture({ drawn, made, walk, chosen, onChoose }) {
       </svg>
     </div>
     <div class="picture-tools">
-      <button onClick=${() => moves.current?.zoom(1.25)} aria-label="Larger" title="Larger (+)">+</button>
-      <button onClick=${() => moves.current?.zoom(0.8)} aria-label="Smaller" title="Smaller (-)">−</button>
-      <button onClick=${() => moves.current?.fit()} aria-label="Show the whole graph" title="Show the whole graph (0)">⤢</button>
-      ${walk && html`<button onClick=${showCurrent} aria-label="Show the current node" title="Show the current node">◎</button>`}
+      <button onClick=${() => moves.current?.zoom(1.25)} aria-label="Larger" title="Larger (+)"><${Icon} name="plus" /></button>
+      <button onClick=${() => moves.current?.zoom(0.8)} aria-label="Smaller" title="Smaller (-)"><${Icon} name="minus" /></button>
+      <button onClick=${() => moves.current?.fit()} aria-label="Show the whole graph" title="Show the whole graph (0)"><${Icon} name="whole" /></button>
+      ${walk && html`<button onClick=${showCurrent} aria-label="Show the current node" title="Show the current node"><${Icon} name="target" /></button>`}
     </div>
   </div>`;
 }
@@ -145,15 +147,15 @@ function Box({ place, box, state, chosen }) {
       ${name}<rect width=${width} height=${height} rx="10" /><text class="key" x="10" y="17">${visible(short(key))}</text>
     </g>`;
   }
-  const sign = SIGNS[/** @type {keyof SIGNS} */ (kind)] ?? "▢";
+  const sign = SIGNS[/** @type {keyof typeof SIGNS} */ (kind)] ?? "box";
   return html`<g class=${`box ${tone}`} data-path=${path} transform=${corner}>
     ${name}
     <rect width=${width} height=${height} rx="8" />
-    <text class="sign" x="16" y="28">${sign}</text>
+    <${DrawnIcon} name=${sign} x=${16} y=${23} />
     <text class="key" x="32" y="19">${visible(short(key))}</text>
     <text class="kind" x="32" y="36">${visible(short(caption ? `${kind} ${caption}` : kind))}</text>
     ${state && state.visits > 1 && html`<text class="count" x=${width - 6} y="-4">×${state.visits}</text>`}
-    ${state && state.done + state.failed > 0 && html`<text class="count" x=${width - 6} y=${height + 13}>${state.done}✓ ${state.failed ? `${state.failed}✕` : ""}</text>`}
+    ${state && state.done + state.failed > 0 && html`<text class="count" x=${width - 6} y=${height + 13}>${state.done} ok${state.failed ? `, ${state.failed} failed` : ""}</text>`}
   </g>`;
 }
 

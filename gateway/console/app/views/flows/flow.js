@@ -86,7 +86,7 @@ function Version({ name, row, rows, query }) {
         ${may("operator") && html`<a class="button" href=${to("flows", [name], { version: String(row.version), edit: "1" })}>Edit</a>`}
       </div>
       ${against
-        ? html`<${Differences} label=${`Versions ${against.version} and ${row.version}`} before=${toYaml(other)} after=${toYaml(definition)} />`
+        ? html`<${Differences} names=${[`Version ${against.version}`, `Version ${row.version}`]} before=${toYaml(other)} after=${toYaml(definition)} />`
         : html`<${Graph} definition=${definition} />`}
     </section>
     ${!against && may("operator") && row.status === "published" &&

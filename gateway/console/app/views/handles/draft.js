@@ -7,7 +7,7 @@ import { visible } from "../../parts/text.js";
 import { parsed } from "../../parts/value.js";
 import { go, to } from "../../state/address.js";
 import { Requests } from "../../state/requests.js";
-import { client, live, may } from "../../state/session.js";
+import { client, limits, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { useUnsaved } from "../../state/unsaved.js";
 
@@ -21,6 +21,9 @@ const BUSY = {
   replace: "cancel the active run, and start next",
   join: "join the active run if job and parameters are equal",
 };
+
+/** A token that is limited to lanes or jobs only cannot change drafts. */
+const mayEdit = () => may("operator") && (limits.value === null || limits.value.handles !== undefined);
 
 /** `last`: the run of the handle that was created last. @param {{ name: string, handle: HandleState, last?: RunRecord }} props */
 export function Draft({ name, handle, last }) {
@@ -69,7 +72,7 @@ export function Draft({ name, handle, last }) {
       id="draft"
       rows="8"
       spellcheck=${false}
-      readonly=${handle.locked || !may("operator")}
+      readonly=${handle.locked || !mayEdit()}
       aria-invalid=${problem !== ""}
       aria-describedby="draft-problem"
       value=${text}
@@ -78,12 +81,13 @@ export function Draft({ name, handle, last }) {
     <p id="draft-problem" class="error-text" aria-live="polite">${visible(problem)}</p>
     ${offers && html`<p class="faint">The draft is empty. These are the parameters of the last run, <${RunLink} id=${last?.id} short />: a new run gets them too, unless you change them.</p>`}
     ${changed && edited.value?.of !== stored && html`<p class="error-text">The draft was changed by someone else. Save replaces it.</p>`}
-    ${may("operator") &&
+    ${mayEdit() &&
     html`<div class="actions">
         <button disabled=${off || !changed || handle.locked} onClick=${() => send(save)}>Save draft</button>
         <button class="quiet" disabled=${edited.value === null} onClick=${() => (edited.value = null)}>Discard changes</button>
-      </div>
-      <${Start}
+      </div>`}
+    ${may("operator") &&
+    html`<${Start}
         handle=${handle}
         last=${last}
         off=${off || (changed && handle.locked)}

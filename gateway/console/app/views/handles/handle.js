@@ -5,7 +5,7 @@ import { Elapsed, Nothing, Progress, RunLink, Status } from "../../parts/basic.j
 import { ask } from "../../parts/dialog.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
-import { client, live, may } from "../../state/session.js";
+import { client, limits, limitsInWords, live, may, seesHandle } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { Actions } from "../run/actions.js";
 import { Interrupts } from "../run/interrupts.js";
@@ -23,6 +23,13 @@ const UNKNOWN = { status: "Idle", locked: false, active_run: null, waiting: [], 
 
 /** @param {{ names: string[] }} props */
 export function Handle({ names: [name] }) {
+  if (seesHandle(name)) return html`<${Seen} name=${name} />`;
+  return html`<div class="title"><h1><${Text} value=${name} /></h1></div>
+    <p>Your token may not see this handle: it is limited to <${Text} value=${limitsInWords()} />.</p>`;
+}
+
+/** @param {{ name: string }} props */
+function Seen({ name }) {
   const past = usePast({ handle: name });
   live.frame.value; // renders again after each change
 
@@ -47,11 +54,12 @@ export function Handle({ names: [name] }) {
                   <${Elapsed} from=${active.started_at ?? active.created_at} /></p>
                 <p><${Progress} run=${active} /></p>
                 <${Actions} run=${active} />`
-            : html`<${Nothing}>None. The handle is free.<//>`}
+            : html`<${Nothing}>${whole() ? "None. The handle is free." : "None that your token may see."}<//>`}
         </section>
         <section class="card" aria-labelledby="waiting-title">
           <h2 id="waiting-title">Waiting <span class="faint number">${handle.waiting.length || ""}</span></h2>
-          ${handle.waiting.length === 0 && html`<${Nothing}>No run waits for the handle.<//>`}
+          ${handle.waiting.length === 0 &&
+          html`<${Nothing}>${whole() ? "No run waits for the handle." : "No run that your token may see waits for the handle."}<//>`}
           <ol class="waiting">
             ${waiting.map((id) => html`<li key=${id}><${RunLink} id=${id} short /> <${Text} value=${live.runs.get(id)?.job ?? ""} /></li>`)}
           </ol>
@@ -68,9 +76,12 @@ export function Handle({ names: [name] }) {
   </article>`;
 }
 
+/** Whether the token may see all runs of a handle that it may see. */
+const whole = () => !limits.value?.lanes && !limits.value?.jobs;
+
 /** @param {{ name: string, handle: HandleState, active: RunRecord | undefined }} props */
 function Controls({ name, handle, active }) {
-  if (!may("operator")) return null;
+  if (!may("operator") || !whole()) return null;
   const clear = async () => {
     const answer = await ask({
       title: "Cancel the runs that wait?",

@@ -2,16 +2,19 @@
 
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { HandleLink, Nothing, RunLink } from "../../parts/basic.js";
+import { FilterForm } from "../../parts/filterform.js";
 import { listKeys } from "../../parts/listkeys.js";
 import { Text } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
-import { live } from "../../state/session.js";
+import { isPhone } from "../../state/phone.js";
+import { limits, live } from "../../state/session.js";
 import { Names, matching } from "./names.js";
 import { HandleStatus, STATUSES } from "./status.js";
 
 const HEIGHT = 36;
+const CARD = 68; // the height of a handle on a phone
 const GRID = { gridTemplateColumns: "minmax(12rem, 2fr) minmax(11rem, 1fr) 8rem 6rem 6rem" };
 
 /** @param {{ query: URLSearchParams }} props */
@@ -34,7 +37,7 @@ export function Handles({ query }) {
       <h1 id="handles-title">Handles</h1>
       <span class="faint number">${names.count.toLocaleString()}${live.hasAllEnded ? "" : "+"}</span>
     </div>
-    <form class="filters" aria-label="Filter" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+    <${FilterForm} count=${query.size}>
       <div class="chips" role="group" aria-label="Status">
         ${STATUSES.map((status) => html`<${Chip} key=${status} status=${status} chosen=${statuses} set=${set} />`)}
       </div>
@@ -42,18 +45,18 @@ export function Handles({ query }) {
         <span>name</span>
         <input type="search" value=${text} onInput=${(/** @type {any} */ event) => set({ text: event.currentTarget.value })} />
       </label>
-    </form>
+    <//>
+    ${names.count === 0 && html`<${Nothing}>${query.size > 0 ? "No handle matches the filter." : limits.value ? "There are no handles that your token may see." : "There are no handles yet."}<//>`}
     <${VirtualList}
       label="Handles"
       count=${names.count}
-      height=${HEIGHT}
+      height=${isPhone.value ? CARD : HEIGHT}
       keyOf=${names.at}
       indexOf=${names.indexOf}
       active=${names.indexOf(active.value)}
       head=${head}
       row=${(/** @type {number} */ index) => html`<${Row} name=${names.at(index)} active=${active} />`}
     />
-    ${names.count === 0 && html`<${Nothing}>${query.size > 0 ? "No handle matches the filter." : "There are no handles yet."}<//>`}
     ${text && live.handle(text) === null && html`<p><a href=${to("handles", [text])}>Open the handle <${Text} value=${text} /></a>, which is not in the list.</p>`}
     <p class="faint">The list has the handles with a pending run, a draft, or one of the 1,000 runs that ended last.
       To open another handle, search for its whole name.</p>
@@ -80,7 +83,7 @@ function Row({ name, active }) {
   return html`<div class="cells" style=${GRID} onClick=${open}>
     <span role="gridcell"><${HandleLink} name=${name} /></span>
     <span role="gridcell"><${HandleStatus} handle=${handle} />${outcomeUnknown && html` <small class="faint">last outcome not loaded</small>`}</span>
-    <span role="gridcell">${handle.active_run && html`<${RunLink} id=${handle.active_run} short />`}</span>
+    <span role="gridcell">${handle.active_run && html`<${RunLink} id=${handle.active_run} short tabindex="-1" />`}</span>
     <span role="gridcell" class="number">${handle.waiting.length || ""}</span>
     <span role="gridcell">${handle.params !== null && "draft"}</span>
   </div>`;

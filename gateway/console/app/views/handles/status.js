@@ -2,20 +2,21 @@
 
 import { hasEnded } from "../../../greenroom.js";
 import { html } from "../../../vendor/ui.js";
+import { Icon } from "../../parts/icon.js";
 
 /** @typedef {import("../../../greenroom.js").HandleState} HandleState */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
 export const STATUSES = ["Idle", "Queued", "Running", "Done", "Failed", "Cancelled"];
 
-const LOOKS = {
-  Idle: ["queued", "·"],
-  Queued: ["queued", "○"],
-  Running: ["running", "▶"],
-  Done: ["succeeded", "✓"],
-  Failed: ["failed", "✕"],
-  Cancelled: ["cancelled", "⊘"],
-};
+const LOOKS = /** @type {const} */ ({
+  Idle: ["queued", "minus"],
+  Queued: ["queued", "circle"],
+  Running: ["running", "play"],
+  Done: ["succeeded", "tick"],
+  Failed: ["failed", "cross"],
+  Cancelled: ["cancelled", "none"],
+});
 
 const OUTCOMES = /** @type {const} */ ({ succeeded: "Done", failed: "Failed", timed_out: "Failed", rejected: "Failed", cancelled: "Cancelled" });
 
@@ -35,6 +36,6 @@ export function withOutcome(handle, runs) {
 /** @param {{ handle: HandleState }} props */
 export function HandleStatus({ handle: { status, locked } }) {
   const [tone, sign] = LOOKS[status];
-  return html`<span class="status ${tone}"><span aria-hidden="true">${sign}</span>${status}</span>
+  return html`<span class="status ${tone}"><${Icon} name=${sign} />${status}</span>
     ${locked && html` <span class="tag">locked</span>`}`;
 }

@@ -7,20 +7,20 @@ import { to } from "../../state/address.js";
 import { now, span } from "../../state/clock.js";
 import { outage } from "../../state/outage.js";
 import { useReading } from "../../state/reading.js";
-import { client, live, may } from "../../state/session.js";
+import { client, limits, live, may } from "../../state/session.js";
 
 const SHOWN = 5;
 const LONG_WAIT = 60;
-const MOST_DEAD = 1000;
+const MOST_WEBHOOKS = 1000;
+const NO_WEBHOOKS = { dead: 0, failing: 0 };
 
 /** @typedef {import("../../../greenroom.js").WorkerState} WorkerState */
 /** @typedef {{ key: string, tone: "bad" | "note", text: any }} Problem */
 
 /** @param {{ workers: readonly WorkerState[] }} props */
 export function Problems({ workers }) {
-  const read = async () => (may("operator") ? (await client().webhooks.dead({ limit: MOST_DEAD })).length : 0);
-  const dead = useReading(read, ["webhook_changed"]).value ?? 0;
-  const found = [...ofConnections(workers), ...ofBodies(), ...ofWebhooks(dead), ...ofLimits(), ...ofWaits()];
+  const webhooks = useReading(readWebhooks, ["webhook_changed"]);
+  const found = [...ofConnections(workers), ...ofBodies(), ...ofWebhooks(webhooks.value ?? NO_WEBHOOKS, webhooks.at), ...ofLimits(), ...ofWaits()];
   if (found.length === 0) return null;
   return html`<ul class="problems" aria-label="Problems">
     ${found.map(({ key, tone, text }) => html`<li key=${key} class=${tone}>${text}</li>`)}
@@ -63,12 +63,27 @@ function ofBodies() {
   return found;
 }
 
-/** @param {number} dead @returns {Problem[]} */
-function ofWebhooks(dead) {
-  if (dead === 0) return [];
-  const count = dead === MOST_DEAD ? `At least ${dead.toLocaleString()}` : dead.toLocaleString();
-  const text = html`<a href=${to("webhooks")}>${count} dead ${dead === 1 ? "webhook" : "webhooks"}</a>: events could not be delivered.`;
-  return [{ key: "webhooks", tone: "bad", text }];
+/** How many webhooks are dead, and how many fail. */
+async function readWebhooks() {
+  if (!may("operator") || limits.peek()) return NO_WEBHOOKS;
+  const { webhooks } = client();
+  const [dead, failing] = await Promise.all([webhooks.dead({ limit: MOST_WEBHOOKS }), webhooks.failing({ limit: MOST_WEBHOOKS })]);
+  return { dead: dead.length, failing: failing.length };
+}
+
+/** @param {{ dead: number, failing: number }} webhooks @param {number} at when they were read @returns {Problem[]} */
+function ofWebhooks({ dead, failing }, at) {
+  const link = (/** @type {number} */ count, /** @type {string} */ what) => {
+    const least = count === MOST_WEBHOOKS ? "At least " : "";
+    return html`<a href=${to("webhooks")}>${least}${count.toLocaleString()} ${what} ${count === 1 ? "webhook" : "webhooks"}</a>`;
+  };
+  /** @type {Problem[]} */
+  const found = [];
+  if (dead > 0) found.push({ key: "dead", tone: "bad", text: html`${link(dead, "dead")}: events could not be delivered.` });
+  if (failing > 0) {
+    found.push({ key: "failing", tone: "note", text: html`${link(failing, "failing")} at <${Moment} at=${at} />: the deliveries are retried.` });
+  }
+  return found;
 }
 
 /** @returns {Problem[]} */

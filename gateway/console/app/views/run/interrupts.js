@@ -16,6 +16,9 @@ import { flowOf } from "../runs/filter.js";
 const MOST_CHOICES = 20;
 const MOST_SHOWN = 100; // characters of an answer in the message about it
 
+/** Open interrupts in the order of the inbox. @param {[string, InterruptState][]} list */
+export const newestFirst = (list) => list.toSorted(([, one], [, other]) => other.opened_at - one.opened_at);
+
 /** @param {{ list: [string, InterruptState][], linked?: boolean }} props */
 export function Interrupts({ list, linked = false }) {
   return list.map(([id, interrupt]) => html`<${Interrupt} key=${id} id=${id} interrupt=${interrupt} linked=${linked} />`);

@@ -7,6 +7,7 @@ import { later } from "../../parts/later.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
 import { client, live } from "../../state/session.js";
+import { useSubject } from "../../state/title.js";
 import { flowOf } from "../runs/filter.js";
 import { PastRuns, usePast } from "../runs/past.js";
 import { Actions, Message } from "./actions.js";
@@ -44,6 +45,7 @@ export function Run({ names: [id] }) {
   const known = live.runs.get(id);
   if (known) fetched.value = known;
   const run = known ?? fetched.value;
+  useSubject(run ? `${flowOf(run) ?? run.job} · ${run.handle} · ${run.status.replace("_", " ")}` : "");
   if (problem.value) return html`<h1>Run</h1><p class="error-text" role="alert"><${Text} value=${problem.value} /></p>`;
   if (!run) return html`<h1>Run</h1><${Nothing}>Loading…<//>`;
 

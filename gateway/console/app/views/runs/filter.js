@@ -98,7 +98,7 @@ export function matcher(filter) {
 /** The name of the flow that a run walks, or null. @param {RunRecord} run @returns {string | null} */
 export function flowOf(run) {
   const params = /** @type {any} */ (run.params);
-  return run.job === "flow" && typeof params === "object" ? params?.flow ?? null : null;
+  return run.job === "flow" && typeof params?.flow === "string" ? params.flow : null;
 }
 
 /** @param {RunRecord} run @param {string} text in lower case */

@@ -1,6 +1,8 @@
 /** The form of the list's filter. Every change is in the address at once. */
 
 import { html } from "../../../vendor/ui.js";
+import { FilterForm } from "../../parts/filterform.js";
+import { Icon } from "../../parts/icon.js";
 import { visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { COLUMNS, chosen, toggle } from "./columns.js";
@@ -9,6 +11,15 @@ import { ENDED, FAILED, PENDING, STATUSES } from "./filter.js";
 const TEXTS = ["job", "flow", "handle", "lane"];
 const GROUPS = { "all pending": PENDING, "all ended": ENDED, "all failures": FAILED };
 
+/** Times at which the runs of interest begin. @type {Record<string, () => Date>} */
+const QUICK = {
+  "last hour": () => new Date(Date.now() - 3_600_000),
+  today: () => new Date(new Date().setHours(0, 0, 0, 0)),
+};
+
+/** Local time to the minute, as in the field of a form. @param {Date} at */
+const local = (at) => new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+
 /** @param {{ query: URLSearchParams }} props */
 export function Filters({ query }) {
   const status = query.getAll("status");
@@ -16,7 +27,7 @@ export function Filters({ query }) {
   const set = (name, value) => go(changed(query, name, value), { replace: true });
   /** @param {string} name */
   const flip = (name) => set("status", status.includes(name) ? status.filter((one) => one !== name) : [...status, name]);
-  return html`<form class="filters" aria-label="Filter" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+  return html`<${FilterForm} count=${query.size}>
     <div class="chips" role="group" aria-label="Status">
       ${Object.entries(GROUPS).map(([name, group]) => {
         const pressed = group.length === status.length && group.every((one) => status.includes(one));
@@ -38,17 +49,20 @@ export function Filters({ query }) {
       <details class="menu">
         <summary class="button">${query.has("since") || query.has("until") ? "Time: limited" : "Time"}</summary>
         <div class="menu-body">
+          <div class="actions">
+            ${Object.entries(QUICK).map(([name, at]) => html`<button type="button" key=${name} onClick=${() => set("since", local(at()))}>${name}</button>`)}
+          </div>
           <${Field} name="since" label="created since" type="datetime-local" query=${query} set=${set} />
           <${Field} name="until" label="created before" type="datetime-local" query=${query} set=${set} />
         </div>
       </details>
       ${query.get("parent") &&
       html`<button type="button" class="chip" aria-pressed="true" title="Remove" onClick=${() => set("parent", null)}>
-        children of …${visible(query.get("parent")?.slice(-8))} ✕
+        children of …${visible(query.get("parent")?.slice(-8))} <${Icon} name="cross" />
       </button>`}
       ${query.get("text") &&
       html`<button type="button" class="chip" aria-pressed="true" title="Remove" onClick=${() => set("text", null)}>
-        contains “${visible(query.get("text"))}” ✕
+        contains “${visible(query.get("text"))}” <${Icon} name="cross" />
       </button>`}
       ${query.size > 0 && html`<a class="button quiet" href=${to("runs")}>Clear all</a>`}
       <details class="menu last">
@@ -62,7 +76,7 @@ export function Filters({ query }) {
         </div>
       </details>
     </div>
-  </form>`;
+  <//>`;
 }
 
 /** @param {{ name: string, label: string, type?: string, placeholder?: string, query: URLSearchParams, set: any }} props */

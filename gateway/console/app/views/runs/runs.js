@@ -3,11 +3,12 @@
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Nothing } from "../../parts/basic.js";
 import { listKeys } from "../../parts/listkeys.js";
-import { Text } from "../../parts/text.js";
+import { Text, visible } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
-import { client, live } from "../../state/session.js";
+import { isPhone } from "../../state/phone.js";
+import { client, limits, live } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
 import { Bulk } from "./bulk.js";
 import { COLUMNS, chosen } from "./columns.js";
@@ -16,6 +17,7 @@ import { Filters } from "./filters.js";
 import { Rows } from "./rows.js";
 
 const HEIGHT = 36;
+const CARD = 92; // the height of a run on a phone
 const PAGE = 500;
 const MOST_PAGES = 10; // that are read at once, if no run in them belongs to the list
 
@@ -61,10 +63,13 @@ export function Runs({ query }) {
     </div>
     <${Filters} query=${query} />
     <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
+    ${filter.problems.length > 0 &&
+    html`<p class="error-text" role="alert">No run is listed, because the filter is unknown: <${Text} value=${filter.problems.join("; ")} />.</p>`}
+    ${rows.count === 0 && filter.problems.length === 0 && html`<${Nothing}>${query.size > 0 ? "No run matches the filter." : limits.value ? "There are no runs that your token may see." : "There are no runs yet."}<//>`}
     <${VirtualList}
       label="Runs"
       count=${rows.count}
-      height=${HEIGHT}
+      height=${isPhone.value ? CARD : HEIGHT}
       keyOf=${rows.at}
       indexOf=${rows.indexOf}
       active=${rows.indexOf(active.value)}
@@ -75,9 +80,6 @@ export function Runs({ query }) {
         return run && html`<${Row} run=${run} columns=${columns} grid=${grid} active=${active} selected=${selected} />`;
       }}
     />
-    ${filter.problems.length > 0 &&
-    html`<p class="error-text" role="alert">No run is listed, because the filter is unknown: <${Text} value=${filter.problems.join("; ")} />.</p>`}
-    ${rows.count === 0 && filter.problems.length === 0 && html`<${Nothing}>${query.size > 0 ? "No run matches the filter." : "There are no runs yet."}<//>`}
   </section>`;
 }
 
@@ -88,11 +90,14 @@ function Row({ run, columns, grid, active, selected }) {
     active.value = run.id;
     if (!event.target.closest("a, input, label")) go(to("runs", [run.id]));
   };
+  const name = `run …${run.id.slice(-8)}: ${visible(run.job)}`;
   return html`<div class="cells" style=${grid} onClick=${open}>
     <span role="gridcell">
+      <a class="row-link" href=${to("runs", [run.id])} aria-label=${name}></a>
       <input
         type="checkbox"
-        aria-label="Select"
+        tabindex="-1"
+        aria-label=${`Select ${name}`}
         checked=${selected.value.has(run.id)}
         onChange=${() => flip(selected, run.id)}
       />

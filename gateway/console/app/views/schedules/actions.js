@@ -9,8 +9,12 @@ import { attempt } from "../../state/toasts.js";
 
 /** @typedef {import("../../../greenroom.js").ScheduleRecord} ScheduleRecord */
 
+/** Where a schedule is declared; empty if it can be changed and deleted here. @param {ScheduleRecord} schedule */
+export const declaredIn = ({ source }) => (source === "code" ? "declared in code" : source === "config" ? "declared in the configuration" : "");
+
 /** @param {{ schedule: ScheduleRecord }} props */
-export function Actions({ schedule: { name, paused } }) {
+export function Actions({ schedule }) {
+  const { name, paused } = schedule;
   if (!may("operator")) return null;
   const { schedules } = client();
   const flip = () => attempt(() => (paused ? schedules.resume(name) : schedules.pause(name)), `the schedule is ${paused ? "resumed" : "paused"}`);
@@ -19,7 +23,7 @@ export function Actions({ schedule: { name, paused } }) {
   return html`<div class="actions">
     <button onClick=${flip} aria-label=${`${paused ? "Resume" : "Pause"} ${of}`}>${paused ? "Resume" : "Pause"}</button>
     <button onClick=${trigger} aria-label=${`Trigger ${of}`}>Trigger</button>
-    <button class="danger" onClick=${() => remove(name)} aria-label=${`Delete ${of}`}>Delete</button>
+    ${!declaredIn(schedule) && html`<button class="danger" onClick=${() => remove(name)} aria-label=${`Delete ${of}`}>Delete</button>`}
   </div>`;
 }
 

@@ -6,7 +6,7 @@ import { Json } from "../../parts/json.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
 import { live, may } from "../../state/session.js";
-import { Actions } from "./actions.js";
+import { Actions, declaredIn } from "./actions.js";
 import { Form } from "./form.js";
 import { Outcome } from "./outcome.js";
 import { NextTimes, Rule } from "./times.js";
@@ -35,7 +35,7 @@ export function Schedule({ names: [name] }) {
           <div><dt>last</dt><dd><${Outcome} schedule=${schedule} /></dd></div>
           ${jitter > 0 && html`<div><dt>jitter</dt><dd class="number">up to ${jitter} s</dd></div>`}
           <div><dt>missed</dt><dd><${Text} value=${missed} /></dd></div>
-          <div><dt>source</dt><dd><${Text} value=${source} /></dd></div>
+          <div><dt>source</dt><dd>${declaredIn(schedule) || html`<${Text} value=${source} />`}</dd></div>
         </dl>
       </section>
       <section class="card" aria-labelledby="submits-title">
@@ -49,6 +49,6 @@ export function Schedule({ names: [name] }) {
         ${Object.keys(options).length > 0 && html`<h3>Options</h3><${Json} value=${options} />`}
       </section>
     </div>
-    ${may("operator") && html`<details class="card"><summary><h2>Change</h2></summary><${Form} key=${schedule.id} schedule=${schedule} /></details>`}
+    ${may("operator") && !declaredIn(schedule) && html`<details class="card"><summary><h2>Change</h2></summary><${Form} key=${schedule.id} schedule=${schedule} /></details>`}
   </section>`;
 }

@@ -5,7 +5,7 @@ import { Nothing } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
 import { live, may } from "../../state/session.js";
-import { Actions } from "./actions.js";
+import { Actions, declaredIn } from "./actions.js";
 import { Form } from "./form.js";
 import { Outcome } from "./outcome.js";
 import { NextTimes, Rule } from "./times.js";
@@ -42,6 +42,7 @@ function Entry({ schedule }) {
     <p class="card-head">
       <strong><a href=${to("schedules", [name])}><${Text} value=${name} /></a></strong>
       ${paused && html`<span class="state paused">paused</span>`}
+      ${declaredIn(schedule) && html`<span class="faint">${declaredIn(schedule)}</span>`}
     </p>
     <dl class="about">
       <div><dt>job</dt><dd><${Text} value=${job} /></dd></div>

@@ -4,14 +4,14 @@ import { html } from "../../../vendor/ui.js";
 import { confirmed } from "../../parts/dialog.js";
 import { Limit } from "../../parts/limit.js";
 import { Text } from "../../parts/text.js";
-import { caller, client, live, may, role } from "../../state/session.js";
+import { caller, client, limits, limitsInWords, live, may, role } from "../../state/session.js";
 import { THEMES, theme } from "../../state/theme.js";
 import { attempt } from "../../state/toasts.js";
 import { Lanes } from "./rules.js";
 
 const ROLES = {
-  viewer: "reads everything but webhooks",
-  operator: "also starts, cancels, reruns and answers runs, and manages schedules and webhooks",
+  viewer: "reads everything except webhooks",
+  operator: "also starts, cancels, reruns and answers runs, sends messages to them, edits drafts of handles, edits and publishes flows, and manages schedules and webhooks",
   admin: "also changes limits and rules, drains, and resets",
 };
 
@@ -68,6 +68,7 @@ function Session() {
     <p>
       ${caller.value ? html`<${Text} value=${caller.value} />, with the role ` : "The server requires no token. Your role is "}
       <strong>${role.value}</strong>.
+      ${limits.value && html` It is limited to <${Text} value=${limitsInWords()} />.`}
     </p>
     <dl class="about">
       ${Object.entries(ROLES).map(
