@@ -2,6 +2,7 @@
 
 import { html } from "../../vendor/ui.js";
 import { Chart } from "../parts/chart.js";
+import { useHeld } from "./run/held.js";
 import { Interrupts } from "./run/interrupts.js";
 import { Lanes } from "./overview/lanes.js";
 import { Machines } from "./overview/machines.js";
@@ -38,15 +39,21 @@ export function Overview() {
       <${Tile} label="open interrupts" value=${open.length} tone="asks" view="interrupts" />
     </div>
     <${Charts} />
-    ${open.length > 0 &&
-    html`<section aria-labelledby="interrupts-title">
-      <h2 id="interrupts-title">Open interrupts</h2>
-      <${Interrupts} list=${open.slice(0, SHOWN_INTERRUPTS)} linked />
-      ${open.length > SHOWN_INTERRUPTS && html`<p><a href=${to("interrupts")}>and ${open.length - SHOWN_INTERRUPTS} more</a></p>`}
-    </section>`}
+    <${OpenInterrupts} />
     <${Queues} />
     <${Lanes} counts=${counts} />
     <${Machines} workers=${workers} />
+  </section>`;
+}
+
+function OpenInterrupts() {
+  const { list, closed, added, handlers } = useHeld(live.interrupts.value);
+  if (list.length === 0) return null;
+  const more = added + Math.max(0, list.length - SHOWN_INTERRUPTS);
+  return html`<section aria-labelledby="interrupts-title">
+    <h2 id="interrupts-title">Open interrupts</h2>
+    <div ...${handlers}><${Interrupts} list=${list.slice(0, SHOWN_INTERRUPTS)} closed=${closed} linked /></div>
+    ${more > 0 && html`<p><a href=${to("interrupts")}>and ${more} more</a></p>`}
   </section>`;
 }
 

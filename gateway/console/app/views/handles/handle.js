@@ -8,6 +8,7 @@ import { to } from "../../state/address.js";
 import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { Actions } from "../run/actions.js";
+import { useHeld } from "../run/held.js";
 import { Interrupts } from "../run/interrupts.js";
 import { PastRuns, usePast } from "../runs/past.js";
 import { Draft } from "./draft.js";
@@ -28,7 +29,7 @@ export function Handle({ names: [name] }) {
 
   const handle = live.handle(name) ?? UNKNOWN;
   const active = handle.active_run ? live.runs.get(handle.active_run) : undefined;
-  const open = live.interrupts.value.filter(([, { run }]) => live.runs.get(run)?.handle === name);
+  const asked = useHeld(live.interrupts.value.filter(([, { run }]) => live.runs.get(run)?.handle === name));
   const waiting = handle.waiting.slice(0, SHOWN_WAITING);
   return html`<article>
     <div class="title">
@@ -37,7 +38,8 @@ export function Handle({ names: [name] }) {
       <span class="spread"></span>
       <${Controls} name=${name} handle=${handle} active=${active} />
     </div>
-    ${open.length > 0 && html`<section aria-label="Interrupts"><${Interrupts} list=${open} linked /></section>`}
+    ${asked.list.length > 0 &&
+    html`<section aria-label="Interrupts" ...${asked.handlers}><${Interrupts} list=${asked.list} closed=${asked.closed} linked /></section>`}
     <div class="columns">
       <div>
         <section class="card active-run" aria-labelledby="active-title">

@@ -1,6 +1,6 @@
 /** The open interrupts of a run, and how a person answers one: approve, deny, or any JSON. */
 
-import { html, useSignal } from "../../../vendor/ui.js";
+import { html, useRef, useSignal } from "../../../vendor/ui.js";
 import { Elapsed, HandleLink, RunLink } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
 import { Text } from "../../parts/text.js";
@@ -12,21 +12,29 @@ import { attempt } from "../../state/toasts.js";
 
 const MOST_CHOICES = 20;
 
-/** @param {{ list: [string, InterruptState][], linked?: boolean }} props */
-export function Interrupts({ list, linked = false }) {
-  return list.map(([id, interrupt]) => html`<${Interrupt} key=${id} id=${id} interrupt=${interrupt} linked=${linked} />`);
+/** @typedef {import("../../../greenroom.js").InterruptClosed} InterruptClosed */
+/** @typedef {{ list: [string, InterruptState][], closed: Map<string, InterruptClosed | null>, linked?: boolean }} Listed */
+
+/** `closed`: those of the list that are not open any more. @param {Listed} props */
+export function Interrupts({ list, closed, linked = false }) {
+  return list.map(
+    ([id, interrupt]) =>
+      html`<${Interrupt} key=${id} id=${id} interrupt=${interrupt} linked=${linked} isOpen=${!closed.has(id)} end=${closed.get(id)} />`,
+  );
 }
 
-/** @param {{ id: string, interrupt: InterruptState, linked: boolean }} props */
-function Interrupt({ id, interrupt, linked }) {
+/** @param {{ id: string, interrupt: InterruptState, linked: boolean, isOpen: boolean, end?: InterruptClosed | null }} props */
+function Interrupt({ id, interrupt, linked, isOpen, end }) {
+  const card = useRef(/** @type {HTMLElement | null} */ (null));
   const text = useSignal("");
   const problem = useSignal("");
   const sending = useSignal(false);
   /** @param {unknown} data */
   const send = async (data) => {
+    if (linked) card.current?.focus({ preventScroll: true }); // the button cannot keep the focus
     sending.value = true;
-    await attempt(() => client().answer(id, data), (outcome) => `the interrupt is ${outcome.replace("_", " ")}`);
-    sending.value = false;
+    const outcome = await attempt(() => client().answer(id, data), (outcome) => `the interrupt is ${outcome.replace("_", " ")}`);
+    sending.value = outcome !== undefined; // of an answered one, the card is closed in the next frame
   };
   const sendText = () => {
     try {
@@ -39,9 +47,9 @@ function Interrupt({ id, interrupt, linked }) {
   const { key, data, opened_at, deadline } = interrupt;
   const run = live.runs.get(interrupt.run);
   const { question, choices } = formOf(data);
-  return html`<article class="interrupt card" aria-label="Open interrupt" tabindex=${linked ? -1 : undefined}>
+  return html`<article ref=${card} class="interrupt card ${isOpen ? "" : "closed"}" aria-label=${isOpen ? "Open interrupt" : "Closed interrupt"} tabindex=${linked ? -1 : undefined}>
     <p class="interrupt-head">
-      <strong>Waits for an answer</strong> <span class="tag"><${Text} value=${key} /></span>
+      <strong>${isOpen ? "Waits for an answer" : "Closed"}</strong> <span class="tag"><${Text} value=${key} /></span>
       ${linked && html`<${RunLink} id=${interrupt.run} short />`}
       ${linked && run && html`<${HandleLink} name=${run.handle} />`}
       <span class="faint">since <${Elapsed} from=${opened_at} /></span>
@@ -49,12 +57,14 @@ function Interrupt({ id, interrupt, linked }) {
     </p>
     ${question && html`<p class="question"><${Text} value=${question} lines /></p>`}
     <${Json} value=${data} />
-    ${may("operator") &&
-    html`<div class="actions">
-        <button class="primary" disabled=${sending.value} onClick=${() => send({ approved: true })}>Approve</button>
-        <button class="danger" disabled=${sending.value} onClick=${() => send({ approved: false })}>Deny</button>
+    <div class="answering">
+      ${!isOpen && html`<p class="outcome" role="status"><${Text} value=${told(end)} /></p>`}
+      ${may("operator") &&
+      html`<div class="actions" inert=${!isOpen}>
+        <button class="primary" disabled=${sending.value || !isOpen} onClick=${() => send({ approved: true })}>Approve</button>
+        <button class="danger" disabled=${sending.value || !isOpen} onClick=${() => send({ approved: false })}>Deny</button>
         ${choices.map(
-          (choice) => html`<button key=${choice} disabled=${sending.value} onClick=${() => send({ approved: true, choice })}><${Text} value=${choice} /></button>`,
+          (choice) => html`<button key=${choice} disabled=${sending.value || !isOpen} onClick=${() => send({ approved: true, choice })}><${Text} value=${choice} /></button>`,
         )}
         <details class="other">
           <summary>Another answer</summary>
@@ -62,10 +72,20 @@ function Interrupt({ id, interrupt, linked }) {
             <textarea rows="3" spellcheck=${false} value=${text.value} onInput=${(/** @type {any} */ event) => (text.value = event.currentTarget.value)}></textarea>
           </label>
           ${problem.value && html`<p class="error-text" role="alert">${problem.value}</p>`}
-          <button disabled=${sending.value || !text.value.trim()} onClick=${sendText}>Send</button>
+          <button disabled=${sending.value || !isOpen || !text.value.trim()} onClick=${sendText}>Send</button>
         </details>
       </div>`}
+    </div>
   </article>`;
+}
+
+/** How an interrupt was closed. @param {InterruptClosed | null} [end] absent if the event did not arrive */
+function told(end) {
+  if (!end) return "No longer open";
+  if (end.outcome !== "answered") return end.outcome.replace("_", " ");
+  const answer = /** @type {any} */ (end.answer);
+  const kinds = { true: "Approved", false: "Denied" };
+  return `${kinds[/** @type {"true" | "false"} */ (String(answer?.approved))] ?? "Answered"} by ${end.by}`;
 }
 
 /**

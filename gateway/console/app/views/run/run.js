@@ -11,6 +11,7 @@ import { PastRuns, usePast } from "../runs/past.js";
 import { Actions, Message } from "./actions.js";
 import { Earlier, Events, FilteredEvents, Log } from "./events.js";
 import { Files } from "./files.js";
+import { useHeld } from "./held.js";
 import { Interrupts } from "./interrupts.js";
 import { useRecord } from "./record.js";
 import { Story } from "./story.js";
@@ -30,6 +31,7 @@ export function Run({ names: [id] }) {
   const past = usePast({ parent: id });
   live.frame.value; // renders again after each change
   const { run, problem } = useRecord(id);
+  const asked = useHeld(live.interrupts.value.filter(([, interrupt]) => interrupt.run === id));
   useEffect(() => {
     if (run && run.id !== id) go(to("runs", [run.id]), { replace: true }); // the address names the handle
   }, [run?.id]);
@@ -39,7 +41,6 @@ export function Run({ names: [id] }) {
   }
 
   const events = story.events.value;
-  const open = live.interrupts.value.filter(([, interrupt]) => interrupt.run === id);
   const children = past.shown();
   const messages = events.filter((event) => event.type === "run_message" || event.type === "run_signal");
   return html`<article class="run">
@@ -50,7 +51,8 @@ export function Run({ names: [id] }) {
       <${Actions} run=${run} />
     </div>
     ${problem && html`<p class="error-text" role="alert">This can be out of date: <${Text} value=${problem} /></p>`}
-    ${open.length > 0 && html`<section aria-label="Interrupts"><${Interrupts} list=${open} /></section>`}
+    ${asked.list.length > 0 &&
+    html`<section aria-label="Interrupts" ...${asked.handlers}><${Interrupts} list=${asked.list} closed=${asked.closed} /></section>`}
     ${run.error && html`<section class="card failed-card"><h2>Error</h2><${Text} value=${run.error} mono lines /></section>`}
     ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}
     <div class="columns">
