@@ -12,7 +12,9 @@ import pytest
 import trio
 
 from greenroom import Engine, Jobs, Run, connect, open_engine
+from greenroom.actors.engine import reads
 from greenroom.gateway import Gateway, GatewayConfig, Role, add_token, open_gateway
+from greenroom.protocol.errors import Unavailable
 
 from ..clients.browser import needs_browser
 from ..clients.javascript import ROOT
@@ -249,6 +251,76 @@ async def test_runs_that_the_state_has_no_more_are_read_from_the_store(home):
     await home.tab.until_text("1,000", ".title")
     await home.tab.run("document.querySelector('.virtual').scrollTop = 1e9")
     await home.tab.until_text("1,500", ".title")
+
+
+async def flood(home: House, count: int) -> None:
+    """Let so many runs of other handles end that the state has only them."""
+    for first in range(0, count, 1000):
+        runs = [
+            {"job": "add", "handle": f"other {number}", "params": {"a": number, "b": 1}}
+            for number in range(first, min(count, first + 1000))
+        ]
+        for ticket in await home.engine.submit_many(runs):
+            await ticket.result()
+
+
+async def scroll_to_the_end(home: House, count: str) -> None:
+    """Scroll to the end until the heading shows this number of runs."""
+    await home.tab.until(
+        f"""(() => {{
+            (document.querySelector(".virtual") ?? {{}}).scrollTop = 1e9;
+            return document.querySelector(".title .number")?.innerText.startsWith({count!r});
+        }})()"""
+    )
+
+
+async def test_runs_that_the_state_forgets_are_read_again(home):
+    for number in range(10):
+        await (await home.engine.submit("add", handle="alice", params={"a": number, "b": 1})).result()
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until_text("10", ".title")
+    alice = await home.browser.tab()
+    await alice.open(f"{home.url}/runs?handle=alice")
+    await alice.until("document.querySelectorAll('.virtual-rows .row').length === 10")
+    await flood(home, 1600)
+    await alice.until("document.querySelectorAll('.virtual-rows .row').length === 10")
+    await scroll_to_the_end(home, "1,610")
+    await flood(home, 300)
+    await scroll_to_the_end(home, "1,910")
+    assert alice.problems == []
+
+
+async def test_a_search_for_a_text_goes_on_until_the_end_when_asked(home, monkeypatch):
+    ticket = await home.engine.submit("add", handle="needle", params={"a": 1, "b": 1})
+    await ticket.result()
+    await flood(home, 5500)
+    await home.tab.open(f"{home.url}/runs?text=needle")
+    await home.tab.until_text("None so far. Read back to", ".rest")
+    await home.tab.click("Read on", ".rest")
+    await home.tab.until(f"document.getElementById('row-{ticket.id}')")
+    await home.tab.open(f"{home.url}/runs?text=nothing")
+    await home.tab.click("Read on", ".rest")
+    await home.tab.until_text("No run matches the filter.")
+    monkeypatch.setattr(reads, "_PORTION", 300)
+    monkeypatch.setattr(reads, "_MOST_PORTIONS", 1)
+    await home.tab.open(f"{home.url}/runs?job=add&text=needle")
+    await home.tab.click("Read on", ".rest")
+    await home.tab.until(f"document.getElementById('row-{ticket.id}')")
+
+
+async def test_a_failed_reading_of_older_runs_can_be_repeated(home, monkeypatch):
+    await flood(home, 1200)
+
+    async def fail(*args: Any, **options: Any) -> Any:
+        raise Unavailable("the store is down")
+
+    monkeypatch.setattr(type(home.engine), "list_runs", fail)
+    await home.tab.open(f"{home.url}/runs")
+    await scroll_to_the_end(home, "1,000")
+    await home.tab.until_text("Older runs could not be read.", ".rest")
+    monkeypatch.undo()
+    await home.tab.click("Read on", ".rest")
+    await scroll_to_the_end(home, "1,200")
 
 
 # One run.
