@@ -4,7 +4,7 @@ import { html } from "../../../vendor/ui.js";
 import { visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { COLUMNS, chosen, toggle } from "./columns.js";
-import { ENDED, FAILED, PENDING, STATUSES } from "./filter.js";
+import { ENDED, FAILED, PENDING, STATUSES, local, seconds, written } from "./filter.js";
 
 const TEXTS = ["job", "flow", "handle", "lane"];
 const GROUPS = { "all pending": PENDING, "all ended": ENDED, "all failures": FAILED };
@@ -38,8 +38,8 @@ export function Filters({ query }) {
       <details class="menu">
         <summary class="button">${query.has("since") || query.has("until") ? "Time: limited" : "Time"}</summary>
         <div class="menu-body">
-          <${Field} name="since" label="created since" type="datetime-local" query=${query} set=${set} />
-          <${Field} name="until" label="created before" type="datetime-local" query=${query} set=${set} />
+          <${TimeField} name="since" label="created since" query=${query} set=${set} />
+          <${TimeField} name="until" label="created before" query=${query} set=${set} />
         </div>
       </details>
       ${query.get("parent") &&
@@ -65,16 +65,29 @@ export function Filters({ query }) {
   </form>`;
 }
 
-/** @param {{ name: string, label: string, type?: string, placeholder?: string, query: URLSearchParams, set: any }} props */
-function Field({ name, label, type = "text", placeholder = "", query, set }) {
+/** @param {{ name: string, label: string, placeholder?: string, query: URLSearchParams, set: any }} props */
+function Field({ name, label, placeholder = "", query, set }) {
   return html`<label class="field">
     <span>${label}</span>
     <input
-      type=${type}
       value=${query.get(name) ?? ""}
       placeholder=${placeholder}
       onChange=${(/** @type {any} */ event) => set(name, event.currentTarget.value || null)}
     />
+  </label>`;
+}
+
+/** A time: local in the field, and with its zone in the address. @param {{ name: string, label: string, query: URLSearchParams, set: any }} props */
+function TimeField({ name, label, query, set }) {
+  const at = seconds(query.get(name) ?? "");
+  /** @param {any} event */
+  const change = ({ currentTarget: { value } }) => {
+    const chosen = seconds(value);
+    set(name, chosen === null ? null : written(chosen));
+  };
+  return html`<label class="field">
+    <span>${label}</span>
+    <input type="datetime-local" value=${at === null ? "" : local(at)} onChange=${change} />
   </label>`;
 }
 
