@@ -16,6 +16,9 @@ import { signal } from "../../vendor/ui.js";
 
 const ROOT = new URL("../../../../", import.meta.url);
 
+/** The URL of the overview. */
+export const HOME = ROOT.href;
+
 /** The URL of the gateway's WebSocket. */
 export const SOCKET = ROOT.href.replace(/^http/, "ws");
 

@@ -1,12 +1,31 @@
-/** The time now, as a signal that changes every second, and how times and spans are written. */
+/**
+ * The time now, as a signal that changes every second, and how times and spans are written.
+ *
+ * Now is the time of the server, since it is compared with times of events, and the clock of the browser can be wrong.
+ */
 
 import { signal } from "../../vendor/ui.js";
 
 const DAY = 86_400;
 
+const EXACT = 2_000; // `Date` has whole seconds, and takes time to arrive
+let ahead = 0; // of the server's clock, in milliseconds
+
 /** Unix seconds. */
 export const now = signal(Date.now() / 1000);
-setInterval(() => (now.value = Date.now() / 1000), 1000);
+const tick = () => (now.value = (Date.now() + ahead) / 1000);
+setInterval(tick, 1000);
+
+/** Measure the server's clock by the `Date` of this page. Without an answer, the last measure remains. @param {string} url */
+export async function synchronize(url) {
+  const before = Date.now();
+  const response = await fetch(url, { method: "HEAD", cache: "no-store" }).catch(() => null);
+  const date = Date.parse(response?.headers.get("date") ?? "");
+  if (Number.isNaN(date)) return;
+  const difference = date + 500 - (before + Date.now()) / 2;
+  ahead = Math.abs(difference) > EXACT ? difference : 0;
+  tick();
+}
 
 const time = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });

@@ -7,7 +7,8 @@
 
 import { connect } from "../../greenroom.js";
 import { signal } from "../../vendor/ui.js";
-import { SOCKET } from "./address.js";
+import { HOME, SOCKET } from "./address.js";
+import { synchronize } from "./clock.js";
 import { Live } from "./live.js";
 
 const KEY = "greenroom.token";
@@ -101,6 +102,7 @@ function refuse(error, says) {
 /** @param {import("../../greenroom.js").Connection} state */
 function report(state) {
   connection.value = state;
+  if (state.status === "connected") synchronize(HOME);
   if (current === null) return;
   if (state.status === "connected") role.value = current.role;
   if (state.status !== "closed" || !state.error) return;

@@ -6,6 +6,7 @@ import { listKeys } from "../../parts/listkeys.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
+import { isDrag } from "../../state/pointer.js";
 import { live } from "../../state/session.js";
 import { Names, matching } from "./names.js";
 import { HandleStatus, STATUSES } from "./status.js";
@@ -71,6 +72,7 @@ function Row({ name, active }) {
   if (handle === null) return null;
   /** @param {any} event */
   const open = (event) => {
+    if (isDrag(event)) return;
     active.value = name;
     if (!event.target.closest("a")) go(to("handles", [name]));
   };

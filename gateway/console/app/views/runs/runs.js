@@ -6,6 +6,7 @@ import { listKeys } from "../../parts/listkeys.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
+import { isDrag } from "../../state/pointer.js";
 import { client, live } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { Bulk } from "./bulk.js";
@@ -98,6 +99,7 @@ function Rest({ pages, count, filtered }) {
 function Row({ run, columns, grid, active, selected }) {
   /** @param {any} event */
   const open = (event) => {
+    if (isDrag(event)) return;
     active.value = run.id;
     if (!event.target.closest("a, input, label")) go(to("runs", [run.id]));
   };
