@@ -15,11 +15,12 @@ export function Use({ used, limit }) {
 }
 
 /**
- * A limit. While it is moved, the slider shows where it would be; it is set when it is let go.
+ * A limit. While it is moved or written, both fields show what it would be, whatever happens meanwhile; it is set when
+ * the slider is let go, or the field is left.
  * @param {{ label: string, value: number, set: (limit: number) => Promise<unknown> }} props
  */
 export function Limit({ label, value, set }) {
-  const moved = useSignal(/** @type {number | null} */ (null));
+  const moved = useSignal(/** @type {string | null} */ (null));
   if (!may("admin")) return html`<span class="number">${value.toLocaleString()}</span>`;
   const shown = moved.value ?? value;
   /** @param {any} event */
@@ -28,6 +29,9 @@ export function Limit({ label, value, set }) {
     if (Number.isInteger(next) && next >= 0 && next !== value) await attempt(() => set(next));
     moved.value = null;
   };
+  /** @param {any} event */
+  const move = (event) => (moved.value = event.currentTarget.value);
+  const leave = () => Number(moved.value) === value && (moved.value = null); // the browser reports no change
   return html`<span class="limit">
     <input
       type="range"
@@ -35,9 +39,9 @@ export function Limit({ label, value, set }) {
       max=${Math.max(LEAST_RANGE, 2 * value)}
       value=${shown}
       aria-label=${`Change ${label}`}
-      onInput=${(/** @type {any} */ event) => (moved.value = event.currentTarget.valueAsNumber)}
+      onInput=${move}
       onChange=${change}
     />
-    <input type="number" min="0" value=${shown} aria-label=${label} onChange=${change} />
+    <input type="number" min="0" value=${shown} aria-label=${label} onInput=${move} onChange=${change} onBlur=${leave} />
   </span>`;
 }
