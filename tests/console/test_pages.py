@@ -291,6 +291,12 @@ async def test_a_text_in_a_row_can_be_selected(home):
     await home.tab.until("location.pathname !== '/runs'")
 
 
+def delete_store(folder: Path) -> None:
+    """Let the server begin with an empty store."""
+    for file in folder.glob("runs.db*"):
+        file.unlink()
+
+
 async def flood(home: House, count: int) -> None:
     """Let so many runs of other handles end that the state has only them."""
     for first in range(0, count, 1000):
@@ -611,8 +617,7 @@ async def test_the_events_show_where_the_engine_began_anew(tmp_path: Path):
                 await (await client.submit("count", handle="alice", params={"to": 1})).result()
             await tab.until_text("succeeded", ".virtual-rows")
             program.kill()
-            for file in tmp_path.glob("runs.db*"):
-                file.unlink()
+            delete_store(tmp_path)
             program.start()
             await program.listens()
             async with connect(program.url) as client:

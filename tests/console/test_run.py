@@ -15,7 +15,7 @@ from ..clients.browser import needs_browser
 from ..clients.proxy import proxy
 from ..clients.test_killed_server import server
 from .chromium import open_browser
-from .test_pages import House
+from .test_pages import House, delete_store
 
 pytestmark = needs_browser
 
@@ -178,8 +178,7 @@ async def test_a_run_that_a_new_store_does_not_have_is_not_shown(tmp_path):
                 await tab.until_text("running", ".title")
             program.kill()
             await tab.until_text("reconnecting", ".connection")
-            for file in tmp_path.glob("runs.db*"):
-                file.unlink()
+            delete_store(tmp_path)
             program.start()
             await program.listens()
             await tab.until_text("not found", ".error-text")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import time
+from email.utils import parsedate_to_datetime
 from importlib.resources import files
 
 import pytest
