@@ -185,7 +185,7 @@ async def test_an_interrupt_is_answered_in_the_overview(home):
     await home.tab.until_text("Publish?", ".interrupt")
     await home.tab.click("Approve", ".interrupt")
     assert await ticket.result() == {"approved": True}
-    await home.tab.until("!document.querySelector('.interrupt')")
+    await home.tab.until_text("Approved by", ".interrupt.closed")
 
 
 # The list of runs.

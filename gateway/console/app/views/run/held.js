@@ -24,18 +24,20 @@ export function useHeld(open) {
   const events = useRef(/** @type {Map<string, InterruptClosed>} */ (new Map()));
   const at = useRef({ inside: false, clicked: -CALM, timer: 0 }).current;
   const place = useRef(/** @type {HTMLElement | null} */ (null));
-  const isHeld = held.value !== null;
 
   useEffect(() => () => clearTimeout(at.timer), []);
-  useEffect(() => {
-    if (!isHeld) return;
-    events.current.clear();
-    return client().onEvent((event) => {
-      if (event.type === "interrupt_closed") events.current.set(event.interrupt, event);
-    }, { types: ["interrupt_closed"] });
-  }, [isHeld]);
+  useEffect(
+    () =>
+      client().onEvent((event) => {
+        if (event.type === "interrupt_closed" && held.peek() !== null) events.current.set(event.interrupt, event);
+      }, { types: ["interrupt_closed"] }),
+    [],
+  );
 
-  const release = () => void (held.value = null);
+  const release = () => {
+    held.value = null;
+    events.current.clear();
+  };
   const releaseIfLeft = () => {
     clearTimeout(at.timer);
     if (at.inside || place.current?.querySelector(":focus-visible")) return;
