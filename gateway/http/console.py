@@ -11,9 +11,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections.abc import Iterator
+from email.utils import formatdate
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 import attrs
 import trio
@@ -59,9 +62,10 @@ _POLICY = "; ".join(
 _OF_PAGE = (
     ("Cache-Control", "no-cache"),
     ("Content-Security-Policy", _POLICY),
-    ("Cross-Origin-Opener-Policy", "same-origin"),
     ("Permissions-Policy", "camera=(), geolocation=(), microphone=()"),
 )
+_OF_TRUSTWORTHY = (("Cross-Origin-Opener-Policy", "same-origin"),)
+"""For pages over HTTPS, or from the machine of the browser. Of others, browsers report an error and ignore it."""
 _OF_FILE = (("Cache-Control", "public, max-age=31536000, immutable"),)
 
 
@@ -121,7 +125,7 @@ def response(found: File, request: Request) -> Response:
     packs = _accepts_gzip(request)
     tag = f'"{found.tag}{"-gzip" if packs else ""}"'
     varies = "Accept, Accept-Encoding, Sec-Fetch-Mode" if is_page else "Accept-Encoding"
-    headers = (*(_OF_PAGE if is_page else _OF_FILE), ("ETag", tag), ("Vary", varies))
+    headers = (*(_of_page(request) if is_page else _OF_FILE), ("ETag", tag), ("Vary", varies))
     known = {name.removeprefix("W/") for name in request.tokens("if-none-match")}
     if known & {tag, "*"}:
         return Response(304, headers=headers)
@@ -134,7 +138,24 @@ def response(found: File, request: Request) -> Response:
 def lost(request: Request) -> Response:
     """What a person sees at an address that has nothing. Call `load` first."""
     text = _linked(_files()[_LOST].body.decode(), len(request.segments) - 1)
-    return Response(404, text.encode(), _TYPES[".html"], (*_OF_PAGE, ("Vary", "Accept, Sec-Fetch-Mode")))
+    headers = (*_of_page(request), ("Vary", "Accept, Sec-Fetch-Mode"))
+    return Response(404, text.encode(), _TYPES[".html"], headers)
+
+
+def _of_page(request: Request) -> tuple[tuple[str, str], ...]:
+    """The headers of the page. The page reads the time of the server from `Date`."""
+    is_secure = (request.header("x-forwarded-proto") or "").lower() == "https"
+    is_trusted = is_secure or _is_local(request.header("host") or "")
+    return (*_OF_PAGE, *(_OF_TRUSTWORTHY if is_trusted else ()), ("Date", formatdate(usegmt=True)))
+
+
+def _is_local(host: str) -> bool:
+    """Whether this `Host` is the machine of the browser."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or name.endswith(".localhost") or ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 @cache
@@ -187,8 +208,17 @@ def _preloads() -> str:
 
 
 def _accepts_gzip(request: Request) -> bool:
+    weights = {"*": 0.0}
     for item in request.tokens("accept-encoding"):
-        coding, _, weight = item.partition(";")
-        if coding.strip().lower() in ("gzip", "*"):
-            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False
+        coding, *parameters = item.replace(" ", "").replace("\t", "").lower().split(";")
+        pairs = dict(one.partition("=")[::2] for one in parameters)
+        weights[coding] = _weight(pairs.get("q", "1"))
+    return weights.get("gzip", weights["*"]) > 0
+
+
+def _weight(text: str) -> float:
+    """A weight of a coding; what is not a number counts as 0, so the client gets what all can read."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

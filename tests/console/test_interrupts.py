@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from greenroom import Jobs, Run, open_engine
 from greenroom.gateway import GatewayConfig, open_gateway
@@ -24,6 +25,13 @@ jobs = Jobs()
 @jobs.job("ask")
 async def ask(run: Run, params: Any) -> Any:
     return dict(await run.interrupt(params))
+
+
+@jobs.job("ask thrice")
+async def ask_thrice(run: Run, params: Any) -> None:
+    async with trio.open_nursery() as nursery:
+        for number in range(3):
+            nursery.start_soon(run.interrupt, {"question": f"Publish {number}?"})
 
 
 @pytest.fixture
@@ -51,37 +59,91 @@ async def test_interrupts_are_newest_first_and_counted_in_the_navigation(home):
     await home.tab.until_text("Publish 1?", ".interrupt")
 
 
-async def test_the_keyboard_answers_the_focused_interrupt(home):
+OPEN = "document.querySelectorAll('.interrupt:not(.closed)').length"
+PLACES = """[...document.querySelectorAll(".interrupt")].map(
+    (one) => [one.querySelector(".question").innerText, one.getBoundingClientRect().top])"""
+
+
+async def test_the_keyboard_answers_the_focused_interrupt_and_keeps_its_place(home):
     tickets = [await home.engine.submit("ask", handle=f"h{number}", params=number) for number in range(3)]
     await home.tab.open(f"{home.url}/interrupts")
-    await home.tab.until("document.querySelectorAll('.interrupt').length === 3")
+    await home.tab.until(f"{OPEN} === 3")
     await home.tab.press("a")  # none has the focus
-    for key in "jja":
+    for key in "jjaa":  # the second `a` is for the same one
         await home.tab.press(key)
     assert await tickets[1].result() == {"approved": True}
-    await home.tab.until("document.querySelectorAll('.interrupt').length === 2")
+    await home.tab.until(f"{OPEN} === 2")
+    await home.tab.until_text("Approved by", ".interrupt.closed")
     for key in "jd":
         await home.tab.press(key)
-    assert await tickets[2].result() == {"approved": False}
-    await home.tab.until("document.querySelectorAll('.interrupt').length === 1")
-    await home.tab.press("j")
+    assert await tickets[0].result() == {"approved": False}
+    await home.tab.until(f"{OPEN} === 1")
+    for key in "kk":
+        await home.tab.press(key)
     await home.tab.press("Enter")
-    await home.tab.until(f"location.pathname === '/runs/{tickets[0].id}'")
+    await home.tab.until(f"location.pathname === '/runs/{tickets[2].id}'")
+
+
+async def point(home: House, selector: str, number: int = 0) -> dict[str, float]:
+    """Move the pointer to an element; returns its place."""
+    place = await home.tab.until(
+        f"""(({{ x, y }} = {{}}) => x && {{ x: x + 20, y: y + 10 }})(
+            document.querySelectorAll({selector!r})[{number}]?.getBoundingClientRect().toJSON())"""
+    )
+    await home.tab.call("Input.dispatchMouseEvent", type="mouseMoved", **place)
+    return dict(place)
+
+
+async def press(home: House, place: dict[str, float], times: int = 1) -> None:
+    """Click so many times, as fast as a double click."""
+    for count in range(1, times + 1):
+        for kind in ("mousePressed", "mouseReleased"):
+            await home.tab.call(
+                "Input.dispatchMouseEvent", type=kind, button="left", clickCount=count, **place
+            )
+        await trio.sleep(0.15)
 
 
 async def test_a_new_interrupt_does_not_move_the_others_below_the_pointer(home):
     await home.engine.submit("ask", handle="h0", params={"question": "First?"})
     await home.tab.open(f"{home.url}/interrupts")
-    place = await home.tab.until(
-        """(({ x, y } = {}) => x && { x: x + 20, y: y + 20 })(
-            document.querySelector(".interrupt")?.getBoundingClientRect().toJSON())"""
-    )
-    await home.tab.call("Input.dispatchMouseEvent", type="mouseMoved", **place)
+    await point(home, ".interrupt")
     await home.engine.submit("ask", handle="h1", params={"question": "Second?"})
     await home.tab.until_text("2 open")
     assert await home.tab.run("document.querySelectorAll('.interrupt').length") == 1
     await home.tab.click("Show 1 new")
     await home.tab.until("document.querySelector('.question')?.innerText === 'Second?'")
+
+
+@pytest.mark.parametrize("view", ["", "interrupts", "handles/alice"])
+async def test_a_double_click_answers_one_interrupt(view, home):
+    await home.engine.submit("ask thrice", handle="alice")
+    await home.tab.open(f"{home.url}/{view}")
+    await home.tab.until(f"{OPEN} === 3")
+    places = await home.tab.run(PLACES)
+    await press(home, await point(home, ".interrupt button.primary"), times=2)
+    await home.tab.until_text("Approved by", ".interrupt.closed")
+    assert await home.tab.run(PLACES) == places
+    assert len((await home.engine.snapshot()).interrupts) == 2
+    await home.tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
+    await home.tab.until("document.querySelectorAll('.interrupt').length === 2")
+
+
+async def test_an_interrupt_that_another_person_answers_stays_below_the_pointer(home):
+    await home.engine.submit("ask thrice", handle="alice")
+    await home.tab.open(f"{home.url}/interrupts")
+    await home.tab.until(f"{OPEN} === 3")
+    places = await home.tab.run(PLACES)
+    place = await point(home, ".interrupt button.primary", 1)
+    known = (await home.engine.snapshot()).interrupts
+    [first] = [id for id, one in known.items() if one.data["question"] == places[0][0]]
+    await home.engine.answer(first, {"approved": False})
+    await home.tab.until_text("Denied by", ".interrupt.closed")
+    assert await home.tab.run(PLACES) == places
+    await press(home, place)
+    await home.tab.until(f"{OPEN} === 1")
+    [left] = (await home.engine.snapshot()).interrupts.values()
+    assert left.data["question"] == places[2][0]
 
 
 async def test_choices_of_the_data_are_buttons(home):

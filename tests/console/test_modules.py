@@ -383,20 +383,22 @@ async def test_a_tail_keeps_the_latest_events_and_its_copy_does_not_change():
         load("state/tail.js")
         + """
         const tail = new Tail(3);
-        const seen = () => [tail.count, ...Array.from({ length: tail.count }, (_, row) => tail.at(row).seq)];
+        const all = (tail) => Array.from({ length: tail.count }, (_, row) => tail.at(row).item);
+        const seen = () => all(tail).map((item) => item.seq ?? item.type);
         const states = [seen()];
         for (const seq of [1, 4, 5]) tail.add({ seq });
         states.push(seen());
         const copy = tail.copy();
-        for (const seq of [6, 8, 9, 10]) tail.add({ seq });
+        tail.add({ type: "gap", missed: null });
+        for (const seq of [1, 2]) tail.add({ seq }); // a new engine begins again
         states.push(seen());
-        const rows = [10, 8, 7, 6, 4, 99].map(tail.rowOf);
-        answer({ states, rows, copied: [copy.count, copy.at(0).seq, copy.rowOf(1), copy.rowOf(9)] });
+        const rows = [6, 5, 4, 3, 0, 7].map(tail.rowOf);
+        answer({ states, rows, copied: [copy.count, copy.at(0).item.seq, copy.rowOf(1), copy.rowOf(4)] });
         """
     )
     assert await run_node(program) == {
-        "states": [[0], [3, 5, 4, 1], [3, 10, 9, 8]],
-        "rows": [0, 2, -1, -1, -1, -1],
+        "states": [[], [5, 4, 1], [2, 1, "gap"]],
+        "rows": [0, 1, 2, -1, -1, -1],
         "copied": [3, 5, 2, -1],
     }
 
@@ -409,3 +411,25 @@ async def test_a_folded_value_shows_its_beginning():
     assert found[:3] == ['{a: [1, {b: null}], c: "x"}', "[]", '"text"']
     assert found[3] == '{long: "' + "w" * 32 + "…"
     assert found[4] == "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1…"
+
+
+async def test_times_in_an_address_are_the_same_everywhere():
+    program = (
+        'process.env.TZ = "America/Los_Angeles";\n'
+        + load("views/runs/filter.js")
+        + """
+        answer({
+            read: argument.map(seconds),
+            written: [1795161600, 1795161630.25].map(written),
+            local: [1795161600, 1795161630].map(local),
+            again: seconds(local(1795161600)),
+        });
+        """
+    )
+    at = 1795161600.0
+    texts = ["2026-11-20T08:00Z", "2026-11-20T09:00+01:00", "1795161600", "1795161600.5"]
+    found = await run_node(program, [*texts, "2026-11-20T08:00", "no"])
+    assert found["read"] == [at, at, at, at + 0.5, at + 8 * 3600, None]
+    assert found["written"] == ["2026-11-20T08:00Z", "2026-11-20T08:00:30.250Z"]
+    assert found["local"] == ["2026-11-20T00:00", "2026-11-20T00:00:30"]
+    assert found["again"] == at

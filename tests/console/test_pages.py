@@ -14,7 +14,9 @@ import pytest
 import trio
 
 from greenroom import Engine, Jobs, Run, connect, open_engine
+from greenroom.actors.engine import reads
 from greenroom.gateway import Gateway, GatewayConfig, Role, add_token, open_gateway
+from greenroom.protocol.errors import Unavailable
 
 from ..clients.browser import needs_browser
 from ..clients.javascript import ROOT
@@ -228,7 +230,7 @@ async def test_an_interrupt_is_answered_in_the_overview(home):
     await home.tab.until_text("Publish?", ".interrupt")
     await home.tab.click("Approve", ".interrupt")
     assert await ticket.result() == {"approved": True}
-    await home.tab.until("!document.querySelector('.interrupt')")
+    await home.tab.until_text("Approved by", ".interrupt.closed")
 
 
 # The list of runs.
@@ -457,6 +459,102 @@ async def test_the_page_uses_no_characters_that_fonts_can_lack(home):
         assert not re.search(r"[\u2190\u2191\u2193-\u2bff]", await home.tab.text())
 
 
+async def test_a_text_in_a_row_can_be_selected(home):
+    await (await home.engine.submit("fail", handle="alice", params="no space left")).wait(30)
+    await home.tab.open(f"{home.url}/runs")
+    text = "document.querySelector('.cell-reason .text')"
+    await home.tab.until(text)
+    x, y = await home.tab.run(
+        f"(({{ x, y, height }}) => [x + 2, y + height / 2])({text}.getBoundingClientRect())"
+    )
+    mouse = {"button": "left", "y": y}
+    await home.tab.call("Input.dispatchMouseEvent", type="mousePressed", x=x, clickCount=1, **mouse)
+    for further in (20, 40, 60):
+        await home.tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + further, buttons=1, **mouse)
+    await home.tab.call("Input.dispatchMouseEvent", type="mouseReleased", x=x + 60, clickCount=1, **mouse)
+    assert await home.tab.run("String(getSelection())")
+    assert await home.path() == "/runs"
+    for kind in ("mousePressed", "mouseReleased"):
+        await home.tab.call("Input.dispatchMouseEvent", type=kind, x=x - 60, clickCount=1, **mouse)
+    await home.tab.until("location.pathname !== '/runs'")
+
+
+def delete_store(folder: Path) -> None:
+    """Let the server begin with an empty store."""
+    for file in folder.glob("runs.db*"):
+        file.unlink()
+
+
+async def flood(home: House, count: int) -> None:
+    """Let so many runs of other handles end that the state has only them."""
+    for first in range(0, count, 1000):
+        runs = [
+            {"job": "add", "handle": f"other {number}", "params": {"a": number, "b": 1}}
+            for number in range(first, min(count, first + 1000))
+        ]
+        for ticket in await home.engine.submit_many(runs):
+            await ticket.result()
+
+
+async def scroll_to_the_end(home: House, count: str) -> None:
+    """Scroll to the end until the heading shows this number of runs."""
+    await home.tab.until(
+        f"""(() => {{
+            (document.querySelector(".virtual") ?? {{}}).scrollTop = 1e9;
+            return document.querySelector(".title .number")?.innerText.startsWith({count!r});
+        }})()"""
+    )
+
+
+async def test_runs_that_the_state_forgets_are_read_again(home):
+    for number in range(10):
+        await (await home.engine.submit("add", handle="alice", params={"a": number, "b": 1})).result()
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until_text("10", ".title")
+    alice = await home.browser.tab()
+    await alice.open(f"{home.url}/runs?handle=alice")
+    await alice.until("document.querySelectorAll('.virtual-rows .row').length === 10")
+    await flood(home, 1600)
+    await alice.until("document.querySelectorAll('.virtual-rows .row').length === 10")
+    await scroll_to_the_end(home, "1,610")
+    await flood(home, 300)
+    await scroll_to_the_end(home, "1,910")
+    assert alice.problems == []
+
+
+async def test_a_search_for_a_text_goes_on_until_the_end_when_asked(home, monkeypatch):
+    ticket = await home.engine.submit("add", handle="needle", params={"a": 1, "b": 1})
+    await ticket.result()
+    await flood(home, 5500)
+    await home.tab.open(f"{home.url}/runs?text=needle")
+    await home.tab.until_text("None so far. Read back to", ".rest")
+    await home.tab.click("Read on", ".rest")
+    await home.tab.until(f"document.getElementById('row-{ticket.id}')")
+    await home.tab.open(f"{home.url}/runs?text=nothing")
+    await home.tab.click("Read on", ".rest")
+    await home.tab.until_text("No run matches the filter.")
+    monkeypatch.setattr(reads, "_PORTION", 300)
+    monkeypatch.setattr(reads, "_MOST_PORTIONS", 1)
+    await home.tab.open(f"{home.url}/runs?job=add&text=needle")
+    await home.tab.click("Read on", ".rest")
+    await home.tab.until(f"document.getElementById('row-{ticket.id}')")
+
+
+async def test_a_failed_reading_of_older_runs_can_be_repeated(home, monkeypatch):
+    await flood(home, 1200)
+
+    async def fail(*args: Any, **options: Any) -> Any:
+        raise Unavailable("the store is down")
+
+    monkeypatch.setattr(type(home.engine), "list_runs", fail)
+    await home.tab.open(f"{home.url}/runs")
+    await scroll_to_the_end(home, "1,000")
+    await home.tab.until_text("Older runs could not be read.", ".rest")
+    monkeypatch.undo()
+    await home.tab.click("Read on", ".rest")
+    await scroll_to_the_end(home, "1,200")
+
+
 # One run.
 
 
@@ -503,6 +601,19 @@ async def test_an_interrupt_is_answered_with_any_json(home):
     await home.tab.fill(".interrupt textarea", '{"pages": [1, 2]}')
     await home.tab.click("Send", ".interrupt")
     assert await ticket.result() == {"pages": [1, 2]}
+
+
+async def test_a_question_closes_when_the_page_shows_something_else(home):
+    ticket = await home.engine.submit("wait", handle="alice")
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until(f"document.getElementById('row-{ticket.id}')")
+    await home.tab.run(f"document.querySelector('#row-{ticket.id} .cells').click()")
+    await home.tab.click("Cancel", ".title")
+    await home.tab.until_text("Cancel this run?", "dialog")
+    await home.tab.run("history.back()")
+    await home.tab.until("!document.querySelector('dialog')")
+    assert await home.path() == "/runs"
+    assert (await home.engine.get_run(ticket.id)).status == "running"
 
 
 async def test_a_refused_command_says_why(home):
@@ -843,6 +954,92 @@ async def test_the_page_converges_after_the_server_was_killed(tmp_path: Path):
             async with connect(program.url) as client:
                 await client.cancel(row.removeprefix("row-"))
             await tab.until("document.querySelector('.status.cancelled')")
+
+
+async def test_the_events_show_where_some_are_missing(home):
+    rows = "[...document.querySelectorAll('.virtual-rows .row')].map((one) => one.innerText)"
+    async with proxy(home.gateway.port) as between:
+        await home.tab.open(f"http://127.0.0.1:{between.port}/events?handle=alice")
+        await home.tab.until_text("live", ".connection")
+        await home.engine.submit("wait", handle="alice")
+        await home.tab.until_text("run_progress", ".virtual-rows")
+        before = (await home.engine.snapshot()).seq
+        between.refuses = True
+        between.cut()
+        await flood(home, 3000)
+        missed = (await home.engine.snapshot()).seq - before
+        between.refuses = False
+        await home.tab.until_text("were not received here", ".virtual-rows")
+        assert f"{missed:,} events were not received here." in await home.tab.run(rows)
+        await home.engine.inject("alice", "go")
+        await home.tab.until_text("succeeded", ".virtual-rows")
+    home.tab.problems = [one for one in home.tab.problems if "WebSocket connection" not in one]
+
+
+async def test_the_events_show_where_the_engine_began_anew(tmp_path: Path):
+    active = "document.querySelector('.row.active')?.getAttribute('aria-rowindex')"
+    with server(tmp_path) as program:
+        async with open_browser(tmp_path) as browser:
+            tab = await browser.tab()
+            await program.listens()
+            await tab.open(f"{program.url.replace('ws', 'http')}/events")
+            async with connect(program.url) as client:
+                await (await client.submit("count", handle="alice", params={"to": 1})).result()
+            await tab.until_text("succeeded", ".virtual-rows")
+            program.kill()
+            delete_store(tmp_path)
+            program.start()
+            await program.listens()
+            async with connect(program.url) as client:
+                await (await client.submit("count", handle="alice", params={"to": 1})).result()
+            await tab.until_text("The engine began anew: its events are numbered from 1 again.")
+            count = await tab.run("document.querySelectorAll('.virtual-rows .row').length")
+            for number in range(count):
+                await tab.press("j")
+                await tab.until(f"{active} === '{number + 2}'")
+
+
+# What a browser lacks.
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_a_wrong_clock_of_the_browser_changes_no_span(hours, home):
+    await home.engine.set_max_concurrent(0)
+    await home.engine.submit("add", handle="alice", params={"a": 1, "b": 2})
+    clock = f"""{{
+        const real = Date.now.bind(Date);
+        Date.now = () => real() + {hours} * 3_600_000;
+    }}"""
+    await home.tab.call("Page.addScriptToEvaluateOnNewDocument", source=clock)
+    await home.tab.open(home.url)
+    await home.tab.until_text("has waited", "[aria-labelledby=queues-title]")
+    await home.tab.until("/has waited (\\d\\.)?\\d+ s/.test(document.body.innerText)")
+    assert "1 h" not in await home.tab.text("main")
+
+
+async def test_a_value_is_selected_where_pages_cannot_copy(home):
+    ticket = await home.engine.submit("add", handle="alice", params={"a": 1, "b": 2})
+    await ticket.result()
+    absent = "Object.defineProperty(navigator, 'clipboard', { value: undefined })"
+    await home.tab.call("Page.addScriptToEvaluateOnNewDocument", source=absent)
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.click("copy", "main")
+    await home.tab.until("String(getSelection()).includes('\"b\": 2')")
+
+
+async def test_the_times_of_a_filter_are_local_in_the_form_and_not_in_the_address(home):
+    await home.tab.call("Emulation.setTimezoneOverride", timezoneId="America/Los_Angeles")
+    await home.tab.open(f"{home.url}/runs?since=1795161600")
+    await home.tab.until("document.querySelector('[type=datetime-local]')?.value === '2026-11-20T00:00'")
+    await home.tab.run(
+        """(() => {
+            const field = document.querySelector("[type=datetime-local]");
+            field.value = "2026-11-20T01:30";
+            field.dispatchEvent(new Event("change", { bubbles: true }));
+        })()"""
+    )
+    await home.tab.until("location.search === '?since=2026-11-20T09%3A30Z'")
+    assert await home.tab.run("document.querySelector('[type=datetime-local]').value") == "2026-11-20T01:30"
 
 
 @pytest.mark.long("GREENROOM_CONSOLE")

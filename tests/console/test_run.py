@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from greenroom import Jobs, Run, open_engine
+from greenroom import Jobs, Run, connect, open_engine
 from greenroom.gateway import GatewayConfig, open_gateway
 
 from ..clients.browser import needs_browser
+from ..clients.proxy import proxy
+from ..clients.test_killed_server import server
 from ..cluster.world import until
 from .chromium import open_browser
-from .test_pages import House
+from .test_pages import House, delete_store
 
 pytestmark = needs_browser
 
@@ -247,14 +249,17 @@ async def test_the_whole_log_is_downloaded_as_text(home, tmp_path: Path):
 async def test_the_progress_in_the_list_is_never_cut_off(done, total, shown, home):
     await home.engine.submit("report", handle="alice", params=[done, total])
     await home.tab.open(f"{home.url}/runs")
-    await home.tab.until_text(shown, ".cell-progress")
-    assert await home.tab.run(
-        """(() => {
-            const cell = document.querySelector(".cell-progress").getBoundingClientRect();
-            const number = document.querySelector(".cell-progress .number").getBoundingClientRect();
-            return number.right <= cell.right;
-        })()"""
-    )
+    for cell in (".cell-reason", ".cell-progress"):
+        await home.tab.until_text(shown, cell)
+        assert await home.tab.run(
+            f"""(() => {{
+                const cell = document.querySelector("{cell}").getBoundingClientRect();
+                const number = document.querySelector("{cell} .number").getBoundingClientRect();
+                return number.right <= cell.right;
+            }})()"""
+        )
+        await home.tab.run("document.querySelector('.menu.last summary').click()")
+        await home.tab.click("Progress", ".menu.last")
 
 
 async def test_a_run_says_why_it_waits(home):
@@ -310,3 +315,55 @@ async def test_many_runs_are_submitted_again_only_after_a_question(home):
     await home.tab.click("Rerun", "dialog")
     await home.tab.until_text("3 runs submitted again", ".toasts")
     assert len(await home.engine.list_runs()) == 6
+
+
+async def flood(home: House, count: int) -> None:
+    """Let so many other runs end that the state forgets older ones, and clients need a new snapshot."""
+    for first in range(0, count, 1000):
+        runs = [{"job": "log", "handle": f"other {first + number}", "params": 0} for number in range(1000)]
+        for ticket in await home.engine.submit_many(runs):
+            await ticket.result()
+
+
+async def test_a_run_that_ended_and_was_forgotten_while_the_page_was_disconnected_is_read_again(home):
+    ticket = await home.engine.submit("follow", handle="alice")
+    async with proxy(home.gateway.port) as between:
+        await home.tab.open(f"http://127.0.0.1:{between.port}/runs/{ticket.id}")
+        await home.tab.until_text("running", ".title")
+        between.refuses = True
+        between.cut()
+        for message in ("one", "two"):
+            await home.engine.inject("alice", message)
+        await ticket.result()
+        await flood(home, 3000)
+        between.refuses = False
+        await home.tab.until_text("succeeded", ".title")
+        assert "Cancel" not in await home.tab.text(".title")
+    home.tab.problems = [one for one in home.tab.problems if "WebSocket connection" not in one]
+
+
+async def test_the_address_of_a_handle_opens_its_active_run_and_follows_it(home):
+    ticket = await home.engine.submit("follow", handle="alice")
+    await home.tab.open(f"{home.url}/runs/alice")
+    await home.tab.until(f"location.pathname === '/runs/{ticket.id}'")
+    await home.tab.until_text("running", ".title")
+    for message in ("one", "two"):
+        await home.engine.inject("alice", message)
+    await home.tab.until_text("succeeded", ".title")
+
+
+async def test_a_run_that_a_new_store_does_not_have_is_not_shown(tmp_path):
+    with server(tmp_path) as program:
+        async with open_browser(tmp_path) as browser:
+            tab = await browser.tab()
+            await program.listens()
+            async with connect(program.url) as client:
+                ticket = await client.submit("count", handle="alice", params={"to": 100_000})
+                await tab.open(f"{program.url.replace('ws', 'http')}/runs/{ticket.id}")
+                await tab.until_text("running", ".title")
+            program.kill()
+            await tab.until_text("reconnecting", ".connection")
+            delete_store(tmp_path)
+            program.start()
+            await program.listens()
+            await tab.until_text("not found", ".error-text")

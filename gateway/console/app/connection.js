@@ -13,7 +13,8 @@ export function Connection() {
       <span class="dot" aria-hidden="true"></span><span class="label">live</span>
     </span>`;
   }
-  const wait = Math.max(0, Math.ceil(state.retryAt / 1000 - clock.value));
+  clock.value; // renders again each second
+  const wait = Math.max(0, Math.ceil((state.retryAt - Date.now()) / 1000));
   return html`<span class="connection lost" role="status" title=${visible(state.reason)}>
     <span class="dot" aria-hidden="true"></span>
     <span class="label">reconnecting${wait > 0 ? ` in ${wait} s` : "…"}</span>

@@ -1,9 +1,11 @@
 /**
  * Questions before an action that cannot be undone: `await ask({…})` resolves to the name of the chosen button, or to
- * null, at once if the connection is lost. The browser's own dialog keeps the focus inside, and gives it back.
+ * null, at once if the connection is lost, and when the address of the page changes. The browser's own dialog keeps the
+ * focus inside, and gives it back.
  */
 
 import { html, signal, useLayoutEffect, useRef } from "../../vendor/ui.js";
+import { address } from "../state/address.js";
 import { lost } from "../state/session.js";
 import { NOT_CONNECTED, toast } from "../state/toasts.js";
 
@@ -44,7 +46,12 @@ export function Dialogs() {
 /** @param {{ asked: Question & { resolve: (name: string | null) => void } }} props */
 function Dialog({ asked }) {
   const place = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const here = address.value;
+  const first = useRef(here);
   useLayoutEffect(() => void place.current?.showModal(), []);
+  useLayoutEffect(() => {
+    if (here !== first.current) choose(null); // the question is about what another view shows
+  }, [here]);
   /** @param {string | null} name */
   const choose = (name) => {
     place.current?.close();

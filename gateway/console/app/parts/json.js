@@ -1,6 +1,6 @@
 /** A JSON value that can be unfolded. What is folded is not rendered, so a large value costs little. */
 
-import { html, useState } from "../../vendor/ui.js";
+import { html, useEffect, useRef, useState } from "../../vendor/ui.js";
 import { report } from "../state/toasts.js";
 import { brief } from "./brief.js";
 import { visible } from "./text.js";
@@ -12,11 +12,26 @@ const SMALL = 300;
 
 /** `open`: the first level is unfolded, and the second one where it is small. @param {{ value: unknown, open?: boolean }} props */
 export function Json({ value, open = true }) {
-  const copy = () => report(() => navigator.clipboard.writeText(JSON.stringify(value, null, 2)), "copied");
+  const [plain, setPlain] = useState("");
+  const copy = () => {
+    const text = JSON.stringify(value, null, 2);
+    if (navigator.clipboard) report(() => navigator.clipboard.writeText(text), "copied");
+    else setPlain(text); // over plain HTTP, except from this machine
+  };
   return html`<div class="json mono">
     <button class="quiet copy" onClick=${copy} title="Copy as JSON">copy</button>
+    ${plain && html`<${Selected} text=${plain} />`}
     <${Value} value=${value} depth=${open ? 1 : -1} />
   </div>`;
+}
+
+/** A text for the person to copy. @param {{ text: string }} props */
+function Selected({ text }) {
+  const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  useEffect(() => field.current?.select(), []);
+  return html`<label class="plain">Press Ctrl+C to copy
+    <textarea ref=${field} rows="4" readonly value=${text}></textarea>
+  </label>`;
 }
 
 /** `depth`: how many levels are unfolded at first; 0: this one if it is small. @param {{ value: any, depth: number, name?: string }} props */

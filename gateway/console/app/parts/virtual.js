@@ -20,21 +20,22 @@ const SPARE = 8;
  * @param {number} props.active the index of the active row, or -1
  * @param {string} props.label for screen readers
  * @param {any} [props.head]
- * @param {() => void} [props.onEnd] called when the last row becomes visible
+ * @param {number} [props.end] the row after the last one that is not missing; `count` unless given
+ * @param {(scrolled: boolean) => void} [props.onEnd] called when the rows up to `end` are visible; whether by scrolling
  */
-export function VirtualList({ count, height, keyOf, indexOf, row, active, label, head, onEnd }) {
+export function VirtualList({ count, height, keyOf, indexOf, row, active, label, head, end = count, onEnd }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   const top = useRef(/** @type {{ key: string, offset: number } | null} */ (found()));
   const [view, setView] = useState({ from: 0, size: 30 });
 
-  const look = () => {
+  const look = (scrolled = false) => {
     const element = place.current;
     if (!element) return; // the list is gone before its observer
     const from = Math.floor(element.scrollTop / height);
     const size = Math.ceil(element.clientHeight / height);
     top.current = from > 0 && from < count ? { key: keyOf(from), offset: element.scrollTop - from * height } : null;
     if (from !== view.from || size !== view.size) setView({ from, size });
-    if (from + size >= count) onEnd?.();
+    if (from + size >= end) onEnd?.(scrolled);
   };
 
   useLayoutEffect(() => {
@@ -47,7 +48,7 @@ export function VirtualList({ count, height, keyOf, indexOf, row, active, label,
 
   const latest = useRef(look);
   latest.current = look;
-  useEffect(() => latest.current(), [count, keyOf, height]);
+  useEffect(() => latest.current(), [count, end, keyOf, height]);
   useEffect(() => {
     const watch = new ResizeObserver(() => latest.current());
     watch.observe(/** @type {HTMLElement} */ (place.current));
@@ -91,7 +92,7 @@ export function VirtualList({ count, height, keyOf, indexOf, row, active, label,
     aria-label=${label}
     aria-rowcount=${count + 1}
     aria-activedescendant=${described}
-    onScroll=${look}
+    onScroll=${() => look(true)}
   >
     ${head}
     <div class="virtual-rows" role="rowgroup" style=${{ height: `${count * height}px` }}>${rows}</div>

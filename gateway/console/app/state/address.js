@@ -17,6 +17,9 @@ import { isUnsaved, mayLeave } from "./unsaved.js";
 
 const ROOT = new URL("../../../../", import.meta.url);
 
+/** The URL of the overview. */
+export const HOME = ROOT.href;
+
 /** The URL of the gateway's WebSocket. */
 export const SOCKET = ROOT.href.replace(/^http/, "ws");
 
@@ -33,10 +36,20 @@ function read() {
   return { view, names: names.filter(Boolean), query: new URLSearchParams(location.search) };
 }
 
+/**
+ * A name as a part of a path. A slash is `~2F`, since many proxies decode `%2F`, and a name of dots is `~2E`, since
+ * browsers remove those from addresses.
+ * @param {string} name
+ */
+function encoded(name) {
+  const plain = name.replaceAll("~", "~7E").replace(/^\.{1,2}$/, (dots) => "~2E".repeat(dots.length));
+  return encodeURIComponent(plain).replace(/%(2F|5C)/g, "~$1");
+}
+
 /** @param {string} part */
 function decoded(part) {
   try {
-    return decodeURIComponent(part);
+    return decodeURIComponent(part).replace(/~(2E|2F|5C|7E)/g, (_, code) => String.fromCharCode(parseInt(code, 16)));
   } catch {
     return part;
   }
@@ -53,7 +66,7 @@ export function to(view, names = [], query = {}) {
     [value ?? []].flat().filter(Boolean).map((one) => [name, one]),
   );
   const search = pairs.length > 0 ? `?${new URLSearchParams(pairs)}` : "";
-  return ROOT.pathname + [view, ...names].map(encodeURIComponent).join("/") + search;
+  return ROOT.pathname + [view, ...names].map(encoded).join("/") + search;
 }
 
 /** What a view finds again when the person comes back to this entry of the history. @type {() => unknown} */

@@ -1,9 +1,15 @@
-/** The time, as signals that change every second, and how times and spans are written. */
+/**
+ * The time, as signals that change every second, and how times and spans are written.
+ *
+ * It is the time of the server, since it is compared with times of events, and the clock of the browser can be wrong.
+ */
 
 import { signal } from "../../vendor/ui.js";
 
 const DAY = 86_400;
 
+const EXACT = 2_000; // `Date` has whole seconds, and takes time to arrive
+let ahead = 0; // of the server's clock, in milliseconds
 let frozen = false;
 
 /** Unix seconds. */
@@ -14,8 +20,19 @@ export const now = signal(clock.value);
 setInterval(tick, 1000);
 
 function tick() {
-  clock.value = Date.now() / 1000;
+  clock.value = (Date.now() + ahead) / 1000;
   if (!frozen) now.value = clock.value;
+}
+
+/** Measure the server's clock by the `Date` of this page. Without an answer, the last measure remains. @param {string} url */
+export async function synchronize(url) {
+  const before = Date.now();
+  const response = await fetch(url, { method: "HEAD", cache: "no-store" }).catch(() => null);
+  const date = Date.parse(response?.headers.get("date") ?? "");
+  if (Number.isNaN(date)) return;
+  const difference = date + 500 - (before + Date.now()) / 2;
+  ahead = Math.abs(difference) > EXACT ? difference : 0;
+  tick();
 }
 
 /** Let `now` stand still, or follow the clock again. @param {boolean} still */

@@ -4,6 +4,7 @@
  */
 
 import { signal } from "../../vendor/ui.js";
+import { now } from "./clock.js";
 import { client, connection } from "./session.js";
 
 /** @typedef {{ message: string, at: number, seq: number }} Outage `seq`: the last event before it was noted */
@@ -14,7 +15,7 @@ const noted = signal(null);
 /** Note the error of a command or of a reading. @param {{ code?: string, message: string }} error */
 export function noteOutage({ code, message }) {
   if (code !== "unavailable" || connection.peek()?.status !== "connected") return;
-  noted.value = { message, at: Date.now() / 1000, seq: client().state?.seq ?? 0 };
+  noted.value = { message, at: now.peek(), seq: client().state?.seq ?? 0 };
 }
 
 /** The outage that was noted, unless an event has arrived since then. A view that shows it renders after each frame. */

@@ -4,6 +4,7 @@
  */
 
 import { useEffect, useMemo, useState } from "../../vendor/ui.js";
+import { now } from "./clock.js";
 import { noteOutage } from "./outage.js";
 import { client } from "./session.js";
 
@@ -78,7 +79,7 @@ class Reader {
 
   /** @returns {Promise<Reading<T>>} */
   async #once() {
-    const at = Date.now() / 1000;
+    const at = now.peek();
     try {
       return { value: await this.read(), error: null, at };
     } catch (error) {

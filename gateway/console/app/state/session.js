@@ -7,8 +7,8 @@
 
 import { connect } from "../../greenroom.js";
 import { computed, signal } from "../../vendor/ui.js";
-import { SOCKET } from "./address.js";
-import { freeze } from "./clock.js";
+import { HOME, SOCKET } from "./address.js";
+import { freeze, synchronize } from "./clock.js";
 import { Live } from "./live.js";
 
 const KEY = "greenroom.token";
@@ -118,6 +118,7 @@ function refuse(error, says) {
 function report(state) {
   freeze(state.status === "reconnecting");
   connection.value = state;
+  if (state.status === "connected") synchronize(HOME);
   if (current === null) return;
   if (state.status === "connected") {
     role.value = current.role;

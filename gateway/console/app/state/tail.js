@@ -1,11 +1,18 @@
-/** The latest events, at most `size` of them, newest first. Pure. */
+/**
+ * The latest events, at most `size` of them, newest first, with a mark where events are missing. Pure.
+ *
+ * Each entry has a number of its own, since the events of a new engine begin again with `seq` 1.
+ */
 
 /** @typedef {import("../../greenroom.js").GreenroomEvent} GreenroomEvent */
+/** @typedef {{ type: "gap", missed: number | null }} Gap `missed`: how many events; null if the engine began anew */
+/** @typedef {{ number: number, item: GreenroomEvent | Gap }} Entry */
 
 export class Tail {
-  /** @type {GreenroomEvent[]} oldest first; up to twice the size, so that old ones are removed many at a time */
-  #events = [];
+  /** @type {Entry[]} oldest first; up to twice the size, so that old ones are removed many at a time */
+  #entries = [];
   #size;
+  #number = 0;
 
   /** @param {number} size */
   constructor(size) {
@@ -13,35 +20,29 @@ export class Tail {
   }
 
   get count() {
-    return Math.min(this.#events.length, this.#size);
+    return Math.min(this.#entries.length, this.#size);
   }
 
-  /** @param {GreenroomEvent} event */
-  add(event) {
-    this.#events.push(event);
-    if (this.#events.length >= 2 * this.#size) this.#events = this.#events.slice(-this.#size);
+  /** @param {GreenroomEvent | Gap} item */
+  add(item) {
+    this.#entries.push({ number: ++this.#number, item });
+    if (this.#entries.length >= 2 * this.#size) this.#entries = this.#entries.slice(-this.#size);
   }
 
-  /** The event in this row; the newest one is in row 0. @param {number} row */
-  at = (row) => this.#events[this.#events.length - 1 - row];
+  /** The entry in this row; the newest one is in row 0. @param {number} row */
+  at = (row) => this.#entries[this.#entries.length - 1 - row];
 
-  /** The row of the event with this seq, or -1. @param {number} seq */
-  rowOf = (seq) => {
-    let low = 0;
-    let high = this.#events.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.#events[middle].seq < seq) low = middle + 1;
-      else high = middle;
-    }
-    const row = this.#events.length - 1 - low;
-    return this.#events[low]?.seq === seq && row < this.count ? row : -1;
+  /** The row of the entry with this number, or -1. @param {number} number */
+  rowOf = (number) => {
+    const row = this.#number - number;
+    return number > 0 && row >= 0 && row < this.count ? row : -1;
   };
 
-  /** The same events, in a tail that later ones do not change. */
+  /** The same entries, in a tail that later ones do not change. */
   copy() {
     const copy = new Tail(this.#size);
-    copy.#events = this.#events.slice(-this.#size);
+    copy.#entries = this.#entries.slice(-this.#size);
+    copy.#number = this.#number;
     return copy;
   }
 }

@@ -14,6 +14,7 @@ import { go, to } from "../state/address.js";
 import { focusList } from "../state/focus.js";
 import { addShortcuts } from "../state/keys.js";
 import { isPhone } from "../state/phone.js";
+import { isDrag } from "../state/pointer.js";
 import { client, live } from "../state/session.js";
 import { Tail } from "../state/tail.js";
 
@@ -37,11 +38,24 @@ export function Events({ query }) {
   useEffect(() => {
     frozen.value = null;
     if (problems.length > 0) return undefined;
-    return client().onEvent((event) => {
+    const { state } = client();
+    let [epoch, last] = [state.epoch, state.seq];
+    const ignoreGaps = client().onEvent((event) => {
+      if (event.type !== "snapshot") return void (last = event.seq);
+      const { snapshot } = event;
+      if (snapshot.epoch !== epoch) tail.add({ type: "gap", missed: null });
+      else if (snapshot.seq > last) tail.add({ type: "gap", missed: snapshot.seq - last });
+      [epoch, last] = [snapshot.epoch, snapshot.seq];
+    });
+    const ignoreEvents = client().onEvent((event) => {
       if (event.type === "snapshot") return;
       tail.add(event);
       if (frozen.peek() !== null) missed.value += 1;
     }, filterOf(query));
+    return () => {
+      ignoreGaps();
+      ignoreEvents();
+    };
   }, [tail]);
   const pause = () => {
     missed.value = 0;
@@ -50,7 +64,7 @@ export function Events({ query }) {
   useEffect(() => addShortcuts(keys(() => frozen.peek() ?? tail, active, pause)), [tail]);
   live.frame.value; // renders again
   const shown = frozen.value ?? tail;
-  const chosen = shown.rowOf(active.value) >= 0 ? shown.at(shown.rowOf(active.value)) : null;
+  const { item: chosen = null } = shown.at(shown.rowOf(active.value)) ?? {}; // undefined in row -1
   return html`<section class="runs" aria-labelledby="events-title">
     <div class="title">
       <h1 id="events-title">Events</h1>
@@ -66,13 +80,13 @@ export function Events({ query }) {
       label="Events"
       count=${shown.count}
       height=${isPhone.value ? CARD : HEIGHT}
-      keyOf=${(/** @type {number} */ row) => String(shown.at(row).seq)}
+      keyOf=${(/** @type {number} */ row) => String(shown.at(row).number)}
       indexOf=${(/** @type {string} */ key) => shown.rowOf(Number(key))}
       active=${shown.rowOf(active.value)}
       head=${head}
-      row=${(/** @type {number} */ row) => html`<${Row} event=${shown.at(row)} active=${active} />`}
+      row=${(/** @type {number} */ row) => html`<${Row} entry=${shown.at(row)} active=${active} />`}
     />
-    ${chosen && html`<section class="card event-detail" aria-labelledby="event-title">
+    ${chosen && chosen.type !== "gap" && html`<section class="card event-detail" aria-labelledby="event-title">
       <h2 id="event-title">Event ${chosen.seq} <button class="quiet" onClick=${() => (active.value = 0)}>Close</button></h2>
       <${Json} key=${chosen.seq} value=${chosen} />
     </section>`}
@@ -83,12 +97,13 @@ const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=
   ${["Number", "Time", "Event", "Run", "By", "What"].map((title) => html`<span key=${title} role="columnheader">${title}</span>`)}
 </div>`;
 
-/** @param {{ event: GreenroomEvent, active: import("../../vendor/ui.js").Signal<number> }} props */
-function Row({ event, active }) {
+/** @param {{ entry: import("../state/tail.js").Entry, active: import("../../vendor/ui.js").Signal<number> }} props */
+function Row({ entry: { number, item: event }, active }) {
+  if (event.type === "gap") return html`<div class="cells gap"><span role="gridcell">${told(event)}</span></div>`;
   const run = "run" in event && typeof event.run === "string" ? event.run : null;
   /** @param {any} click */
   const choose = (click) => {
-    if (!click.target.closest("a")) active.value = event.seq;
+    if (!click.target.closest("a") && !isDrag(click)) active.value = number;
   };
   return html`<div class="cells" style=${COLUMNS} onClick=${choose}>
     <span role="gridcell" class="mono faint">${event.seq}</span>
@@ -98,6 +113,12 @@ function Row({ event, active }) {
     <span role="gridcell"><${Text} value=${event.by} /></span>
     <span role="gridcell" class="cell-what mono">${summary(event)}</span>
   </div>`;
+}
+
+/** @param {import("../state/tail.js").Gap} gap */
+function told({ missed }) {
+  if (missed === null) return "The engine began anew: its events are numbered from 1 again.";
+  return missed === 1 ? "1 event was not received here." : `${missed.toLocaleString()} events were not received here.`;
 }
 
 /** @type {WeakMap<GreenroomEvent, string>} */
@@ -164,7 +185,7 @@ function keys(shown, active, pause) {
     if (tail.count === 0) return;
     focusList();
     const row = tail.rowOf(active.peek()) + by;
-    active.value = tail.at(Math.max(0, Math.min(tail.count - 1, row))).seq;
+    active.value = tail.at(Math.max(0, Math.min(tail.count - 1, row))).number;
   };
   return [
     { key: "j", what: "Next event", run: () => move(1) },

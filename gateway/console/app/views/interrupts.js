@@ -1,12 +1,10 @@
-/**
- * The inbox: all open interrupts, newest first. Keys act on the one that has the focus. While the pointer is on the list,
- * new ones are only counted, so that none moves below a click.
- */
+/** The inbox: all open interrupts, newest first. Keys act on the one that has the focus. */
 
 import { html, useEffect, useSignal } from "../../vendor/ui.js";
 import { Nothing } from "../parts/basic.js";
 import { addShortcuts } from "../state/keys.js";
 import { live } from "../state/session.js";
+import { useHeld } from "./run/held.js";
 import { Interrupts, newestFirst } from "./run/interrupts.js";
 
 const PAGE = 50;
@@ -14,20 +12,16 @@ const PAGE = 50;
 export function Inbox() {
   const shown = useSignal(PAGE);
   useEffect(() => addShortcuts(keys()), []);
-  const held = useSignal(/** @type {Set<string> | null} */ (null));
   const all = newestFirst(live.interrupts.value);
-  const list = all.filter(([id]) => held.value?.has(id) ?? true);
-  const added = all.length - list.length;
+  const { list, closed, added, release, handlers } = useHeld(all);
   return html`<section aria-labelledby="inbox-title">
     <div class="title">
       <h1 id="inbox-title">Interrupts</h1>
       <span class="faint number" aria-live="polite">${all.length.toLocaleString()} open</span>
-      ${added > 0 && html`<button onClick=${() => (held.value = null)}>Show ${added} new</button>`}
+      ${added > 0 && html`<button onClick=${release}>Show ${added} new</button>`}
     </div>
-    ${all.length === 0 && html`<${Nothing}>Nobody waits for an answer.<//>`}
-    <div onPointerEnter=${() => (held.value = new Set(all.map(([id]) => id)))} onPointerLeave=${() => (held.value = null)}>
-      <${Interrupts} list=${list.slice(0, shown.value)} linked />
-    </div>
+    ${all.length === 0 && list.length === 0 && html`<${Nothing}>Nobody waits for an answer.<//>`}
+    <div ...${handlers}><${Interrupts} list=${list.slice(0, shown.value)} closed=${closed} linked /></div>
     ${list.length > shown.value && html`<button onClick=${() => (shown.value += 5 * PAGE)}>${list.length - shown.value} more</button>`}
   </section>`;
 }

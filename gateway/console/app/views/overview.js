@@ -2,6 +2,7 @@
 
 import { html } from "../../vendor/ui.js";
 import { Chart } from "../parts/chart.js";
+import { useHeld } from "./run/held.js";
 import { Interrupts, newestFirst } from "./run/interrupts.js";
 import { Lanes } from "./overview/lanes.js";
 import { Machines } from "./overview/machines.js";
@@ -21,7 +22,7 @@ export function Overview() {
   const counts = live.counts.value;
   if (!counts) return null;
   const { engine, runs } = counts;
-  const open = newestFirst(live.interrupts.value);
+  const open = live.interrupts.value;
   const failures = live.rates.failures(now.value);
   const waiting = (runs.suspended ?? 0) + (runs.cancelling ?? 0);
   return html`<section aria-labelledby="overview-title">
@@ -35,20 +36,27 @@ export function Overview() {
         label=${failures.complete ? "failed in the last hour" : `failed since ${moment(failures.since)}`}
         value=${failures.count}
         tone="failed"
-        query=${{ status: FAILED, since: written(failures.since) }}
+        query=${{ status: FAILED, since: written(Math.floor(failures.since / 60) * 60) }}
       />
       <${Tile} label="open interrupts" value=${open.length} tone="asks" view="interrupts" />
     </div>
-    ${open.length > 0 &&
-    html`<section aria-labelledby="interrupts-title">
-      <h2 id="interrupts-title">Open interrupts</h2>
-      <${Interrupts} list=${open.slice(0, SHOWN_INTERRUPTS)} linked />
-      ${open.length > SHOWN_INTERRUPTS && html`<p><a href=${to("interrupts")}>All ${open.length.toLocaleString()} open interrupts</a></p>`}
-    </section>`}
+    <${OpenInterrupts} />
     <${Charts} />
     <${Queues} />
     <${Lanes} counts=${counts} />
     <${Machines} workers=${workers} />
+  </section>`;
+}
+
+function OpenInterrupts() {
+  const open = newestFirst(live.interrupts.value);
+  const { list, closed, added, handlers } = useHeld(open);
+  if (list.length === 0) return null;
+  const hasMore = added > 0 || list.length > SHOWN_INTERRUPTS;
+  return html`<section aria-labelledby="interrupts-title">
+    <h2 id="interrupts-title">Open interrupts</h2>
+    <div ...${handlers}><${Interrupts} list=${list.slice(0, SHOWN_INTERRUPTS)} closed=${closed} linked /></div>
+    ${hasMore && html`<p><a href=${to("interrupts")}>All ${open.length.toLocaleString()} open interrupts</a></p>`}
   </section>`;
 }
 

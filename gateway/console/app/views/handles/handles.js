@@ -9,6 +9,7 @@ import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
+import { isDrag } from "../../state/pointer.js";
 import { limits, live } from "../../state/session.js";
 import { Names, matching } from "./names.js";
 import { HandleStatus, STATUSES } from "./status.js";
@@ -77,6 +78,7 @@ function Row({ name, active }) {
   const outcomeUnknown = handle.status === "Idle" && !live.hasAllEnded;
   /** @param {any} event */
   const open = (event) => {
+    if (isDrag(event)) return;
     active.value = name;
     if (!event.target.closest("a")) go(to("handles", [name]));
   };

@@ -1,6 +1,6 @@
 /** The open interrupts of a run, and how a person answers one: approve, deny, or any JSON. */
 
-import { html, useSignal } from "../../../vendor/ui.js";
+import { html, useRef, useSignal } from "../../../vendor/ui.js";
 import { Elapsed, HandleLink, RunLink } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
 import { Text, visible } from "../../parts/text.js";
@@ -19,21 +19,29 @@ const MOST_SHOWN = 100; // characters of an answer in the message about it
 /** Open interrupts in the order of the inbox. @param {[string, InterruptState][]} list */
 export const newestFirst = (list) => list.toSorted(([, one], [, other]) => other.opened_at - one.opened_at);
 
-/** @param {{ list: [string, InterruptState][], linked?: boolean }} props */
-export function Interrupts({ list, linked = false }) {
-  return list.map(([id, interrupt]) => html`<${Interrupt} key=${id} id=${id} interrupt=${interrupt} linked=${linked} />`);
+/** @typedef {import("../../../greenroom.js").InterruptClosed} InterruptClosed */
+/** @typedef {{ list: [string, InterruptState][], closed: Map<string, InterruptClosed | null>, linked?: boolean }} Listed */
+
+/** `closed`: those of the list that are not open any more. @param {Listed} props */
+export function Interrupts({ list, closed, linked = false }) {
+  return list.map(
+    ([id, interrupt]) =>
+      html`<${Interrupt} key=${id} id=${id} interrupt=${interrupt} linked=${linked} isOpen=${!closed.has(id)} end=${closed.get(id)} />`,
+  );
 }
 
-/** @param {{ id: string, interrupt: InterruptState, linked: boolean }} props */
-function Interrupt({ id, interrupt, linked }) {
+/** @param {{ id: string, interrupt: InterruptState, linked: boolean, isOpen: boolean, end?: InterruptClosed | null }} props */
+function Interrupt({ id, interrupt, linked, isOpen, end }) {
+  const card = useRef(/** @type {HTMLElement | null} */ (null));
   const text = useSignal("");
   const problem = useSignal("");
   const sending = useSignal(false);
   /** @param {unknown} data @param {string} what the answer, as the message names it */
   const send = async (data, what) => {
+    if (linked) card.current?.focus({ preventScroll: true }); // the button cannot keep the focus
     sending.value = true;
-    await attempt(() => client().answer(id, data), (outcome) => (outcome === "resolved" ? `answered: ${visible(what)}` : `the interrupt is ${outcome.replace("_", " ")}`));
-    sending.value = false;
+    const outcome = await attempt(() => client().answer(id, data), (outcome) => (outcome === "resolved" ? `answered: ${visible(what)}` : `the interrupt is ${outcome.replace("_", " ")}`));
+    sending.value = outcome !== undefined; // of an answered one, the card is closed in the next frame
   };
   const sendText = () => {
     try {
@@ -46,9 +54,10 @@ function Interrupt({ id, interrupt, linked }) {
   const { key, data, opened_at, deadline } = interrupt;
   const run = live.runs.get(interrupt.run);
   const { question, choices, node } = formOf(data, run);
-  return html`<article class="interrupt card" aria-label="Open interrupt" tabindex=${linked ? -1 : undefined}>
+  const off = sending.value || !isOpen;
+  return html`<article ref=${card} class="interrupt card ${isOpen ? "" : "closed"}" aria-label=${isOpen ? "Open interrupt" : "Closed interrupt"} tabindex=${linked ? -1 : undefined}>
     <p class="interrupt-head">
-      <strong>Waits for an ${node ? "approval" : "answer"}</strong>
+      <strong>${isOpen ? `Waits for an ${node ? "approval" : "answer"}` : "Closed"}</strong>
       ${node
         ? html`<span>flow <strong><${Text} value=${flowOf(/** @type {any} */ (run))} /></strong>, node <strong><${Text} value=${node} /></strong></span>`
         : html`<span class="tag"><${Text} value=${key} /></span>`}
@@ -59,23 +68,35 @@ function Interrupt({ id, interrupt, linked }) {
     </p>
     ${question && html`<p class="question"><${Text} value=${question} lines /></p>`}
     ${node ? html`<details><summary class="faint">Its input and parameters</summary><${Json} value=${data} /></details>` : html`<${Json} value=${data} />`}
-    ${may("operator") &&
-    html`<div class="actions">
+    <div class="answering">
+      ${!isOpen && html`<p class="outcome" role="status"><${Text} value=${told(end)} /></p>`}
+      ${may("operator") &&
+      html`<div class="actions" inert=${!isOpen}>
         ${choices.map(
-          (choice) => html`<button key=${choice} disabled=${sending.value} onClick=${() => send({ approved: true, choice }, choice)}><${Text} value=${choice} /></button>`,
+          (choice) => html`<button key=${choice} disabled=${off} onClick=${() => send({ approved: true, choice }, choice)}><${Text} value=${choice} /></button>`,
         )}
-        ${choices.length === 0 && html`<button class="primary" disabled=${sending.value} onClick=${() => send({ approved: true }, "approved")}>Approve</button>`}
-        <button class="danger" disabled=${sending.value} onClick=${() => send({ approved: false }, "denied")}>Deny</button>
+        ${choices.length === 0 && html`<button class="primary" disabled=${off} onClick=${() => send({ approved: true }, "approved")}>Approve</button>`}
+        <button class="danger" disabled=${off} onClick=${() => send({ approved: false }, "denied")}>Deny</button>
         <details class="other">
           <summary>Another answer</summary>
           <label>JSON
             <textarea rows="3" spellcheck=${false} value=${text.value} onInput=${(/** @type {any} */ event) => (text.value = event.currentTarget.value)}></textarea>
           </label>
           ${problem.value && html`<p class="error-text" role="alert">${problem.value}</p>`}
-          <button disabled=${sending.value || !text.value.trim()} onClick=${sendText}>Send</button>
+          <button disabled=${off || !text.value.trim()} onClick=${sendText}>Send</button>
         </details>
       </div>`}
+    </div>
   </article>`;
+}
+
+/** How an interrupt was closed. @param {InterruptClosed | null} [end] absent if the event did not arrive */
+function told(end) {
+  if (!end) return "No longer open";
+  if (end.outcome !== "answered") return end.outcome.replace("_", " ");
+  const answer = /** @type {any} */ (end.answer);
+  const kinds = { true: "Approved", false: "Denied" };
+  return `${kinds[/** @type {"true" | "false"} */ (String(answer?.approved))] ?? "Answered"} by ${end.by}`;
 }
 
 /**

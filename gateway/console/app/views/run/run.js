@@ -1,20 +1,22 @@
 /** One run: where it stands, what happened to it, what it was given and what it gave. */
 
-import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
+import { html, useEffect, useMemo } from "../../../vendor/ui.js";
 import { Elapsed, FilterLink, HandleLink, Moment, Nothing, Progress, RunLink, Status, Tags } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
 import { later } from "../../parts/later.js";
 import { Text } from "../../parts/text.js";
-import { to } from "../../state/address.js";
-import { client, live } from "../../state/session.js";
+import { go, to } from "../../state/address.js";
+import { live } from "../../state/session.js";
 import { useSubject } from "../../state/title.js";
 import { flowOf } from "../runs/filter.js";
 import { PastRuns, usePast } from "../runs/past.js";
 import { Actions, Message } from "./actions.js";
 import { Earlier, Events, FilteredEvents } from "./events.js";
 import { Files } from "./files.js";
+import { useHeld } from "./held.js";
 import { Interrupts } from "./interrupts.js";
 import { Log } from "./log.js";
+import { useRecord } from "./record.js";
 import { Story } from "./story.js";
 import { Timeline } from "./timeline.js";
 import { Waits } from "./waits.js";
@@ -25,32 +27,25 @@ const Walk = later(() => import("../flows/walk.js"), "Walk");
 
 /** @param {{ names: string[] }} props */
 export function Run({ names: [id] }) {
-  const fetched = useSignal(/** @type {RunRecord | null} */ (null));
-  const problem = useSignal("");
   const story = useMemo(() => new Story(id), [id]);
   useEffect(() => {
     story.open();
     return () => story.close();
   }, [story]);
-  useEffect(() => {
-    if (live.runs.has(id)) return;
-    client()
-      .getRun(id)
-      .then((run) => (fetched.value = run))
-      .catch((error) => (problem.value = error.message));
-  }, [id]);
-
   const past = usePast({ parent: id });
   live.frame.value; // renders again after each change
-  const known = live.runs.get(id);
-  if (known) fetched.value = known;
-  const run = known ?? fetched.value;
+  const { run, problem } = useRecord(id);
+  const asked = useHeld(live.interrupts.value.filter(([, interrupt]) => interrupt.run === id));
   useSubject(run ? `${flowOf(run) ?? run.job} · ${run.handle} · ${run.status.replace("_", " ")}` : "");
-  if (problem.value) return html`<h1>Run</h1><p class="error-text" role="alert"><${Text} value=${problem.value} /></p>`;
-  if (!run) return html`<h1>Run</h1><${Nothing}>Loading…<//>`;
+  useEffect(() => {
+    if (run && run.id !== id) go(to("runs", [run.id]), { replace: true }); // the address names the handle
+  }, [run?.id]);
+  if (!run) {
+    return html`<h1>Run</h1>
+      ${problem ? html`<p class="error-text" role="alert"><${Text} value=${problem} /></p>` : html`<${Nothing}>Loading…<//>`}`;
+  }
 
   const events = story.events.value;
-  const open = live.interrupts.value.filter(([, interrupt]) => interrupt.run === id);
   const children = past.shown();
   const messages = events.filter((event) => event.type === "run_message" || event.type === "run_signal");
   return html`<article class="run">
@@ -60,7 +55,9 @@ export function Run({ names: [id] }) {
       <span class="spread"></span>
       <${Actions} run=${run} />
     </div>
-    ${open.length > 0 && html`<section aria-label="Interrupts"><${Interrupts} list=${open} /></section>`}
+    ${problem && html`<p class="error-text" role="alert">This can be out of date: <${Text} value=${problem} /></p>`}
+    ${asked.list.length > 0 &&
+    html`<section aria-label="Interrupts" ...${asked.handlers}><${Interrupts} list=${asked.list} closed=${asked.closed} /></section>`}
     <${Waits} run=${run} />
     ${run.error && html`<section class="card failed-card"><h2>Error</h2><${Text} value=${run.error} mono lines /></section>`}
     ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}

@@ -68,16 +68,19 @@ function pair(text) {
   return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
 }
 
-/** Local time, as in the field of a form. @param {string} text */
-function seconds(text) {
-  const at = Date.parse(text);
+/** A time in Unix seconds or as ISO 8601; one without a zone is local. Null if it is no time. @param {string} text */
+export function seconds(text) {
+  const at = /^-?\d+(\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text);
   return Number.isNaN(at) ? null : at / 1000;
 }
 
-/** A time as the value of `since` or `until`: the minute in which it is. @param {number} at */
-export function written(at) {
-  const local = new Date(at * 1000);
-  return new Date((at - local.getTimezoneOffset() * 60) * 1000).toISOString().slice(0, 16);
+/** A time for an address: the same for readers in all time zones. @param {number} at Unix seconds */
+export const written = (at) => new Date(at * 1000).toISOString().replace(/(:00)?\.000Z$/, "Z");
+
+/** A time as in the field of a form, which is local. @param {number} at Unix seconds */
+export function local(at) {
+  const date = new Date(at * 1000);
+  return written(at - date.getTimezoneOffset() * 60).slice(0, -1);
 }
 
 /** @param {RunFilter} filter @returns {(run: RunRecord) => boolean} */

@@ -5,20 +5,18 @@ import { FilterForm } from "../../parts/filterform.js";
 import { Icon } from "../../parts/icon.js";
 import { visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
+import { now } from "../../state/clock.js";
 import { COLUMNS, chosen, toggle } from "./columns.js";
-import { ENDED, FAILED, PENDING, STATUSES } from "./filter.js";
+import { ENDED, FAILED, PENDING, STATUSES, local, seconds, written } from "./filter.js";
 
 const TEXTS = ["job", "flow", "handle", "lane"];
 const GROUPS = { "all pending": PENDING, "all ended": ENDED, "all failures": FAILED };
 
-/** Times at which the runs of interest begin. @type {Record<string, () => Date>} */
+/** Times at which the runs of interest begin, in Unix seconds. @type {Record<string, () => number>} */
 const QUICK = {
-  "last hour": () => new Date(Date.now() - 3_600_000),
-  today: () => new Date(new Date().setHours(0, 0, 0, 0)),
+  "last hour": () => Math.floor(now.peek() / 60) * 60 - 3600,
+  today: () => new Date(now.peek() * 1000).setHours(0, 0, 0, 0) / 1000,
 };
-
-/** Local time to the minute, as in the field of a form. @param {Date} at */
-const local = (at) => new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 
 /** @param {{ query: URLSearchParams }} props */
 export function Filters({ query }) {
@@ -50,10 +48,10 @@ export function Filters({ query }) {
         <summary class="button">${query.has("since") || query.has("until") ? "Time: limited" : "Time"}</summary>
         <div class="menu-body">
           <div class="actions">
-            ${Object.entries(QUICK).map(([name, at]) => html`<button type="button" key=${name} onClick=${() => set("since", local(at()))}>${name}</button>`)}
+            ${Object.entries(QUICK).map(([name, at]) => html`<button type="button" key=${name} onClick=${() => set("since", written(at()))}>${name}</button>`)}
           </div>
-          <${Field} name="since" label="created since" type="datetime-local" query=${query} set=${set} />
-          <${Field} name="until" label="created before" type="datetime-local" query=${query} set=${set} />
+          <${TimeField} name="since" label="created since" query=${query} set=${set} />
+          <${TimeField} name="until" label="created before" query=${query} set=${set} />
         </div>
       </details>
       ${query.get("parent") &&
@@ -79,16 +77,29 @@ export function Filters({ query }) {
   <//>`;
 }
 
-/** @param {{ name: string, label: string, type?: string, placeholder?: string, query: URLSearchParams, set: any }} props */
-function Field({ name, label, type = "text", placeholder = "", query, set }) {
+/** @param {{ name: string, label: string, placeholder?: string, query: URLSearchParams, set: any }} props */
+function Field({ name, label, placeholder = "", query, set }) {
   return html`<label class="field">
     <span>${label}</span>
     <input
-      type=${type}
       value=${query.get(name) ?? ""}
       placeholder=${placeholder}
       onChange=${(/** @type {any} */ event) => set(name, event.currentTarget.value || null)}
     />
+  </label>`;
+}
+
+/** A time: local in the field, and with its zone in the address. @param {{ name: string, label: string, query: URLSearchParams, set: any }} props */
+function TimeField({ name, label, query, set }) {
+  const at = seconds(query.get(name) ?? "");
+  /** @param {any} event */
+  const change = ({ currentTarget: { value } }) => {
+    const chosen = seconds(value);
+    set(name, chosen === null ? null : written(chosen));
+  };
+  return html`<label class="field">
+    <span>${label}</span>
+    <input type="datetime-local" value=${at === null ? "" : local(at)} onChange=${change} />
   </label>`;
 }
 

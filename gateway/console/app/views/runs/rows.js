@@ -52,9 +52,16 @@ export class Rows {
     this.#ids = [...found].sort();
   }
 
-  /** Apply the changes of a frame. @param {Iterable<string>} changed @param {ReadonlyMap<string, RunRecord>} runs */
+  /**
+   * Apply the changes of a frame. Returns the newest of the ids that the list lost, because neither the state nor the list
+   * has their records any more.
+   * @param {Iterable<string>} changed
+   * @param {ReadonlyMap<string, RunRecord>} runs
+   * @returns {string | undefined}
+   */
   update(changed, runs) {
     let removed = false;
+    let lost;
     for (const id of changed) {
       const run = runs.get(id);
       const belongs = run !== undefined && this.#matches(run);
@@ -64,13 +71,26 @@ export class Rows {
       if (!belongs) this.#older.delete(id);
     }
     const gone = (/** @type {string} */ id) => !this.#older.has(id) && !runs.has(id);
-    if (!removed && !this.#ids.some(gone)) return;
+    if (!removed && !this.#ids.some(gone)) return undefined;
     this.#ids = this.#ids.filter((id) => {
       const run = this.record(id, runs);
       if (run !== undefined && this.#matches(run)) return true;
       this.#known.delete(id);
+      if (run === undefined) lost = id;
       return false;
     });
+    return lost;
+  }
+
+  /** The lowest id of the list above this one. @param {string} id */
+  above(id) {
+    const place = this.#place(id);
+    return this.#ids[this.#ids[place] === id ? place + 1 : place];
+  }
+
+  /** The first row whose id is lower. @param {string} id */
+  below(id) {
+    return this.#ids.length - this.#place(id);
   }
 
   /** Add ended runs that the state does not have any more. @param {RunRecord[]} older */

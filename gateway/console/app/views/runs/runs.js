@@ -1,13 +1,14 @@
 /** The list of runs: live, of any length, with its filter in the address. */
 
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
-import { Nothing } from "../../parts/basic.js";
+import { Moment, Nothing } from "../../parts/basic.js";
 import { listKeys } from "../../parts/listkeys.js";
 import { Text, visible } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
 import { addShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
+import { isDrag } from "../../state/pointer.js";
 import { client, limits, live } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
 import { Bulk } from "./bulk.js";
@@ -37,8 +38,12 @@ export function Runs({ query }) {
     if (live.frame.peek() !== frame) rows.rebuild(live.runs); // a frame came between the first rendering and now
     changes.value += 1;
     return live.onFrame(({ reset, runs }) => {
-      if (reset) rows.rebuild(live.runs);
-      else rows.update(runs, live.runs);
+      if (reset) {
+        rows.rebuild(live.runs);
+        pages.restart();
+      } else {
+        pages.readAgain(rows.update(runs, live.runs));
+      }
       changes.value += 1;
     });
   }, [rows]);
@@ -56,6 +61,7 @@ export function Runs({ query }) {
     ${columns.map(({ name, title }) => html`<span key=${name} role="columnheader">${title}</span>`)}
   </div>`;
 
+  const rest = filter.problems.length === 0 && html`<${Rest} pages=${pages} count=${rows.count} filtered=${query.size > 0} />`;
   return html`<section class="runs" aria-labelledby="runs-title">
     <div class="title">
       <h1 id="runs-title">Runs</h1>
@@ -65,7 +71,7 @@ export function Runs({ query }) {
     <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
     ${filter.problems.length > 0 &&
     html`<p class="error-text" role="alert">No run is listed, because the filter is unknown: <${Text} value=${filter.problems.join("; ")} />.</p>`}
-    ${rows.count === 0 && filter.problems.length === 0 && html`<${Nothing}>${query.size > 0 ? "No run matches the filter." : limits.value ? "There are no runs that your token may see." : "There are no runs yet."}<//>`}
+    ${rows.count === 0 && rest}
     <${VirtualList}
       label="Runs"
       count=${rows.count}
@@ -74,19 +80,33 @@ export function Runs({ query }) {
       indexOf=${rows.indexOf}
       active=${rows.indexOf(active.value)}
       head=${head}
-      onEnd=${() => pages.more()}
+      end=${pages.end}
+      onEnd=${(/** @type {boolean} */ scrolled) => (scrolled || !pages.stopped) && pages.more()}
       row=${(/** @type {number} */ index) => {
         const run = record(rows.at(index));
         return run && html`<${Row} run=${run} columns=${columns} grid=${grid} active=${active} selected=${selected} />`;
       }}
     />
+    ${rows.count > 0 && rest}
   </section>`;
+}
+
+/** What the list lacks, if anything. @param {{ pages: Pages, count: number, filtered: boolean }} props */
+function Rest({ pages, count, filtered }) {
+  if (pages.complete) return count === 0 ? html`<${Nothing}>${filtered ? "No run matches the filter." : limits.value ? "There are no runs that your token may see." : "There are no runs yet."}<//>` : null;
+  if (pages.busy || !pages.stopped) return count === 0 ? html`<${Nothing}>None so far. Reading older runs…<//>` : null;
+  return html`<p class="rest" role="status">
+    ${pages.failed ? "Older runs could not be read." : count === 0 ? "None so far." : "No more so far."}${" "}
+    ${pages.reached !== null && html`Read back to <${Moment} at=${pages.reached} />.`}
+    <button onClick=${() => pages.more()}>Read on</button>
+  </p>`;
 }
 
 /** @param {{ run: RunRecord, columns: import("./columns.js").Column[], grid: any, active: any, selected: any }} props */
 function Row({ run, columns, grid, active, selected }) {
   /** @param {any} event */
   const open = (event) => {
+    if (isDrag(event)) return;
     active.value = run.id;
     if (!event.target.closest("a, input, label")) go(to("runs", [run.id]));
   };
@@ -130,12 +150,17 @@ function keys(rows, active, selected) {
 
 /** Ended runs that the state does not have any more: the store's pages, as the person scrolls to the end. */
 class Pages {
+  busy = false;
+  /** Whether the last reading made the list no longer, although there are older runs. */
+  stopped = false;
+  failed = false;
+  /** The creation of the oldest run that was read. @type {number | null} */
+  reached = null;
   #options;
   #rows;
   #changed;
-  /** @type {string | undefined} */
+  /** The list has all runs down to this one. @type {string | undefined} */
   #before;
-  #busy = false;
   #over = false;
 
   /** @param {import("./filter.js").RunFilter} filter @param {Rows} rows @param {() => void} changed */
@@ -150,22 +175,63 @@ class Pages {
     return this.#over || this.#options === null || live.hasAllEnded;
   }
 
+  /** The row from which on the list can lack runs. */
+  get end() {
+    return this.complete || this.#before === undefined ? this.#rows.count : this.#rows.below(this.#before);
+  }
+
+  /** The state is a new one: begin with the newest page. */
+  restart() {
+    this.#before = undefined;
+    this.#over = this.stopped = false;
+  }
+
+  /** The list lost runs down from this one: begin there. @param {string | undefined} lost */
+  readAgain(lost) {
+    if (lost === undefined || (!this.#over && (this.#before === undefined || this.#before > lost))) return;
+    this.#before = this.#rows.above(lost);
+    this.#over = this.stopped = false;
+  }
+
   /** Read pages until the list is longer, or there are no more. */
   async more() {
-    if (this.#busy || this.#options === null) return;
-    this.#busy = true;
+    if (this.busy || this.complete) return;
+    this.busy = true;
+    this.#changed();
     const before = this.#rows.count;
-    for (let page = 0; page < MOST_PAGES && !this.#over && this.#rows.count === before; page++) await this.#read();
-    this.#busy = false;
-    if (this.#rows.count > before || this.#over) this.#changed();
+    this.failed = false;
+    for (let page = 0; page < MOST_PAGES && !this.#over && !this.failed && this.#rows.count === before; page++) await this.#read();
+    this.stopped = this.failed || (!this.#over && this.#rows.count === before);
+    this.busy = false;
+    this.#changed();
   }
 
   async #read() {
-    const options = { ...this.#options, limit: PAGE, ...(this.#before && { before: this.#before }) };
-    const found = await report(() => client().listRuns(options));
-    this.#over = found === undefined || found.length < PAGE;
+    const before = this.#before;
+    const found = await report(() => page({ ...this.#options, limit: PAGE, ...(before && { before }) }));
+    this.failed = found === undefined;
     if (!found) return;
-    this.#before = found.at(-1)?.id ?? this.#before;
-    this.#rows.add(found.filter(({ id }) => !live.runs.has(id)));
+    const last = found.runs.at(-1);
+    this.#rows.add(found.runs.filter(({ id }) => !live.runs.has(id)));
+    if (this.#before !== before) return; // meanwhile the list lost newer runs
+    this.#over = found.over;
+    this.#before = found.reached ?? last?.id ?? before;
+    this.reached = last?.created_at ?? this.reached;
+  }
+}
+
+/**
+ * A page of the store. The engine refuses to search through too many runs that do not match, and says how far it got.
+ * @param {import("../../../greenroom.js").ListRunsOptions} options
+ * @returns {Promise<{ runs: RunRecord[], over: boolean, reached?: string }>}
+ */
+async function page(options) {
+  try {
+    const runs = await client().listRuns(options);
+    return { runs, over: runs.length < PAGE };
+  } catch (error) {
+    const { before: reached, found: limit } = /** @type {any} */ (error).details ?? {};
+    if (reached === undefined) throw error;
+    return { runs: limit > 0 ? await client().listRuns({ ...options, limit }) : [], over: false, reached };
   }
 }
