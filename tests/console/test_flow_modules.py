@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from greenroom.protocol.flow.documents import parse
+from greenroom.protocol.flow.paths import parse_path
 from tests.protocol.strategies import json_values
 
 from ..clients.javascript import MODULE, needs_node, run_node
@@ -198,10 +199,12 @@ async def test_a_definition_as_yaml_is_the_same_definition():
         values.append(value)
 
     collect()
-    program = load("views/flows/yaml.js") + "answer(argument.map((value) => [value, toYaml(value)]));"
-    for value, text in await run_node(program, values):
-        if parse(value)[1] == []:  # JavaScript rounds some integers to ones that are too large
-            assert parse(text) == (value, []), text
+    values += [{"a": [1.0, 1e16, 1e21, -0.0, 2**53 + 1, 2**63, 5e-324]}]
+    written = [json.dumps(value) for value in values]
+    program = load("views/flows/yaml.js") + "answer(argument.map((text) => toYaml(greenroom.parseExact(text))));"
+    for value, text in zip(values, await run_node(program, written), strict=True):
+        found, faults = parse(text)
+        assert (json.dumps(found, sort_keys=True), faults) == (json.dumps(value, sort_keys=True), []), text
 
 
 YAML = """\
@@ -287,6 +290,14 @@ async def test_the_form_has_the_parameters_that_nodes_read_and_require():
         {"name": "delay_ms", "required": True},
         {"name": "services", "required": True},
     ]
+
+
+@pytest.mark.parametrize("quoted", [r"\q", r"\u12", "a\tb", r"a\"b", "a\\\nb", "__proto__"])
+async def test_a_parameter_is_the_name_that_the_engine_reads(quoted):
+    path = f'$params["{quoted}"]'
+    definition = flow("", a={**TIMER, "params": {"delay_ms": 1, "note": path}})
+    program = load("views/flows/parameters.js") + "answer(parametersOf(argument).map(({ name }) => name));"
+    assert await run_node(program, definition) == [parse_path(path).steps[0]]
 
 
 async def test_a_field_contains_json_or_text():

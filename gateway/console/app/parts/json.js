@@ -1,5 +1,6 @@
 /** A JSON value that can be unfolded. What is folded is not rendered, so a large value costs little. */
 
+import { ExactNumber, writeExact } from "../../greenroom.js";
 import { html, useState } from "../../vendor/ui.js";
 import { attempt } from "../state/toasts.js";
 import { visible } from "./text.js";
@@ -9,7 +10,7 @@ const LONG = 600;
 
 /** @param {{ value: unknown, open?: boolean }} props */
 export function Json({ value, open = true }) {
-  const copy = () => attempt(() => navigator.clipboard.writeText(JSON.stringify(value, null, 2)), "copied");
+  const copy = () => attempt(() => navigator.clipboard.writeText(writeExact(value, 2)), "copied");
   return html`<div class="json mono">
     <button class="quiet copy" onClick=${copy} title="Copy as JSON">copy</button>
     <${Value} value=${value} depth=${open ? 1 : 0} />
@@ -19,7 +20,7 @@ export function Json({ value, open = true }) {
 /** `depth`: how many levels are unfolded at first. @param {{ value: any, depth: number, name?: string }} props */
 function Value({ value, depth, name }) {
   const label = name === undefined ? null : html`<span class="json-name">${visible(name)}: </span>`;
-  if (typeof value !== "object" || value === null) return html`<div class="json-line">${label}<${Plain} value=${value} /></div>`;
+  if (typeof value !== "object" || value === null || value instanceof ExactNumber) return html`<div class="json-line">${label}<${Plain} value=${value} /></div>`;
   return html`<${Group} value=${value} depth=${depth} label=${label} />`;
 }
 
@@ -46,8 +47,8 @@ function Group({ value, depth, label }) {
 /** @param {{ value: unknown }} props */
 function Plain({ value }) {
   const [whole, setWhole] = useState(false);
-  const text = JSON.stringify(value);
-  const kind = value === null ? "null" : typeof value;
+  const text = writeExact(value);
+  const kind = value === null ? "null" : value instanceof ExactNumber ? "number" : typeof value;
   if (text.length <= LONG || whole) return html`<bdi class="json-${kind}">${visible(text)}</bdi>`;
   return html`<bdi class="json-${kind}">${visible(text.slice(0, LONG))}…</bdi>
     <button class="quiet" onClick=${() => setWhole(true)}>${text.length - LONG} more characters</button>`;

@@ -74,7 +74,7 @@ async function open(token) {
   phase.value = "connecting";
   trouble.value = "";
   try {
-    const made = await connect(SOCKET, { token, onConnection: report });
+    const made = await connect(SOCKET, { token, exact: true, onConnection: report });
     current = made;
     role.value = made.role;
     caller.value = made.name ?? "";

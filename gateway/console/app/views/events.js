@@ -3,6 +3,7 @@
  * paused, goes on to receive them without moving what a person reads.
  */
 
+import { writeExact } from "../../greenroom.js";
 import { html, useEffect, useMemo, useSignal } from "../../vendor/ui.js";
 import { Moment, Nothing, RunLink } from "../parts/basic.js";
 import { Json } from "../parts/json.js";
@@ -99,7 +100,7 @@ function summary(event) {
   const known = summaries.get(event);
   if (known !== undefined) return known;
   const own = Object.entries(event).filter(([name, value]) => !COMMON.has(name) && value !== null);
-  const parts = own.map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
+  const parts = own.map(([name, value]) => `${name}=${typeof value === "string" ? value : writeExact(value)}`);
   const text = visible(parts.join(" ").slice(0, LONGEST));
   summaries.set(event, text);
   return text;

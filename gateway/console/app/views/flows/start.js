@@ -1,5 +1,6 @@
 /** The form that starts a run of a flow: a field for each parameter that its nodes read, and JSON for any others. */
 
+import { writeExact } from "../../../greenroom.js";
 import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
@@ -30,7 +31,7 @@ export function Start({ name, version, definition }) {
     ${parameters.map(
       ({ name: own, required, usual }, index) => html`<label key=${own}>
         <span>${visible(own)}${required && html` <small class="faint">required</small>`}</span>
-        <input name=${`parameter ${index}`} required=${required} placeholder=${usual === undefined ? "text, or JSON" : visible(JSON.stringify(usual))} spellcheck=${false} />
+        <input name=${`parameter ${index}`} required=${required} placeholder=${usual === undefined ? "text, or JSON" : visible(writeExact(usual))} spellcheck=${false} />
       </label>`,
     )}
     <label><span>Other parameters</span><textarea name="others" rows="2" placeholder="a JSON object" spellcheck=${false}></textarea></label>

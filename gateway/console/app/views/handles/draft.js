@@ -1,6 +1,6 @@
 /** The draft parameters of a handle, as JSON that a person edits, and the runs that are started with it. */
 
-import { hasEnded } from "../../../greenroom.js";
+import { hasEnded, parseExact, writeExact } from "../../../greenroom.js";
 import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
@@ -30,7 +30,7 @@ export function Draft({ name, handle, lastJob }) {
 
   /** Save the draft. Returns whether it is saved. */
   const save = async () => {
-    const params = text.trim() ? JSON.parse(text) : null;
+    const params = text.trim() ? parseExact(text) : null;
     if (!(await succeeded(() => client().setParams(name, params)))) return false;
     edited.value = null;
     return true;
@@ -112,7 +112,7 @@ function Start({ handle, lastJob, off, submit }) {
 }
 
 /** @param {unknown} params */
-const written = (params) => (params === null ? "" : JSON.stringify(params, null, 2));
+const written = (params) => (params === null ? "" : writeExact(params, 2));
 
 /** @param {string} text */
 function problemOf(text) {

@@ -1,5 +1,6 @@
 /** What a person can do with a run: cancel, rerun, retry, send a message. What the role does not permit is absent. */
 
+import { parseExact } from "../../../greenroom.js";
 import { html, useSignal } from "../../../vendor/ui.js";
 import { ask } from "../../parts/dialog.js";
 import { go, to } from "../../state/address.js";
@@ -55,7 +56,7 @@ export function Message({ run }) {
 /** JSON, or else the text itself. @param {string} text */
 function read(text) {
   try {
-    return JSON.parse(text);
+    return parseExact(text);
   } catch {
     return text;
   }

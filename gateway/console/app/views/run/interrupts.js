@@ -1,5 +1,6 @@
 /** The open interrupts of a run, and how a person answers one: approve, deny, or any JSON. */
 
+import { parseExact } from "../../../greenroom.js";
 import { html, useSignal } from "../../../vendor/ui.js";
 import { Elapsed, HandleLink, RunLink } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
@@ -31,7 +32,7 @@ function Interrupt({ id, interrupt, linked }) {
   const sendText = () => {
     try {
       problem.value = "";
-      send(JSON.parse(text.value));
+      send(parseExact(text.value));
     } catch (error) {
       problem.value = `the answer is not valid JSON: ${/** @type {Error} */ (error).message}`;
     }

@@ -1,5 +1,6 @@
 /** The form that creates a schedule or changes one. Options that it does not show stay as they are. */
 
+import { parseExact, writeExact } from "../../../greenroom.js";
 import { html, useSignal } from "../../../vendor/ui.js";
 import { Field } from "../../parts/field.js";
 import { Text } from "../../parts/text.js";
@@ -28,7 +29,7 @@ export function Form({ schedule }) {
     const text = (/** @type {string} */ name) => String(given.get(name) ?? "").trim();
     let params;
     try {
-      params = text("params") ? JSON.parse(text("params")) : undefined;
+      params = text("params") ? parseExact(text("params")) : undefined;
     } catch (error) {
       problem.value = `the parameters are not valid JSON: ${/** @type {Error} */ (error).message}`;
       return;
@@ -97,4 +98,4 @@ function timesIn(given) {
 }
 
 /** Parameters as JSON; without any, the field is empty. @param {unknown} params */
-const written = (params) => (params === undefined || params === null ? "" : JSON.stringify(params, null, 2));
+const written = (params) => (params === undefined || params === null ? "" : writeExact(params, 2));
