@@ -80,8 +80,6 @@ function Field({ name, label, type = "text", placeholder = "", query, set }) {
 
 /** @param {URLSearchParams} query @param {string} name @param {string | string[] | null} value */
 function changed(query, name, value) {
-  /** @type {Record<string, string | string[] | null>} */
-  const all = {};
-  for (const one of query.keys()) all[one] = query.getAll(one);
+  const all = Object.fromEntries([...query.keys()].map((one) => [one, query.getAll(one)]));
   return to("runs", [], { ...all, [name]: value });
 }
