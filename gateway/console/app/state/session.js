@@ -12,6 +12,7 @@ import { Live } from "./live.js";
 
 const KEY = "greenroom.token";
 const PAUSE = 2_000;
+const LONGEST = 1_000; // characters of a token; a gateway closes the connection at a much longer one
 const RANKS = ["viewer", "operator", "admin"];
 
 /** @typedef {import("../../greenroom.js").Client} Client */
@@ -31,6 +32,8 @@ export const live = new Live();
 
 /** @type {Client | null} */
 let current = null;
+/** How many times the page tried to connect, or the person gave up an attempt: an older attempt changes nothing. */
+let attempts = 0;
 
 /** The client. Views exist only while there is one. @returns {Client} */
 export function client() {
@@ -51,6 +54,7 @@ export const start = () => open(sessionStorage.getItem(KEY) ?? localStorage.getI
  */
 export async function logIn(token, keep) {
   forget();
+  if (token.length > LONGEST) return refuse(new Error(`this is no token: it has ${token.length.toLocaleString()} characters`), true);
   await open(token);
   if (phase.value === "open") (keep ? localStorage : sessionStorage).setItem(KEY, token);
 }
@@ -58,6 +62,7 @@ export async function logIn(token, keep) {
 /** Forget the token, and close the connection. */
 export function logOut() {
   forget();
+  attempts += 1;
   current?.close();
   current = null;
   trouble.value = "";
@@ -71,16 +76,19 @@ function forget() {
 
 /** @param {string | null} token */
 async function open(token) {
+  const attempt = ++attempts;
   phase.value = "connecting";
   trouble.value = "";
   try {
-    const made = await connect(SOCKET, { token, exact: true, onConnection: report });
+    const made = await connect(SOCKET, { token, exact: true, onConnection: (state) => attempt === attempts && report(state) });
+    if (attempt !== attempts) return made.close();
     current = made;
     role.value = made.role;
     caller.value = made.name ?? "";
     live.follow(made);
     phase.value = "open";
   } catch (error) {
+    if (attempt !== attempts) return;
     if (/** @type {any} */ (error).code === "unavailable") return repeat(token, error);
     refuse(error, token !== null || /** @type {any} */ (error).code !== "unauthorized");
   }
@@ -89,7 +97,8 @@ async function open(token) {
 /** @param {string | null} token @param {unknown} error */
 function repeat(token, error) {
   trouble.value = String(/** @type {Error} */ (error).message);
-  setTimeout(() => phase.value === "connecting" && open(token), PAUSE);
+  const attempt = attempts;
+  setTimeout(() => attempt === attempts && open(token), PAUSE);
 }
 
 /** Ask for a token, and say why, unless the person has not given one yet. @param {unknown} error @param {boolean} says */

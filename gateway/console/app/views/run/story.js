@@ -35,10 +35,16 @@ export class Story {
 
   /** Read the history, and follow the run until `close`. */
   async open() {
-    this.#stop = client().onEvent((event) => {
+    const connection = client();
+    const ignoreEvents = connection.onEvent((event) => {
       if (event.type === "snapshot") this.#read();
       else this.#add([event]);
     }, { runs: [this.#id] });
+    const ignoreConnection = connection.onConnection(({ status }) => status === "connected" && this.problem.peek() && this.#read());
+    this.#stop = () => {
+      ignoreEvents();
+      ignoreConnection();
+    };
     await this.#read();
   }
 
