@@ -1,10 +1,11 @@
 /** A limit that whoever may moves with a slider, and how much of it is in use. */
 
-import { html, useSignal } from "../../vendor/ui.js";
+import { html, useRef, useSignal } from "../../vendor/ui.js";
 import { may } from "../state/session.js";
-import { attempt } from "../state/toasts.js";
+import { attempt, toast } from "../state/toasts.js";
 
 const LEAST_RANGE = 10;
+const MOST = 2 ** 31 - 1; // as in protocol/validation.py
 
 /** @param {{ used: number, limit: number }} props */
 export function Use({ used, limit }) {
@@ -20,12 +21,21 @@ export function Use({ used, limit }) {
  */
 export function Limit({ label, value, set }) {
   const moved = useSignal(/** @type {number | null} */ (null));
+  const latest = useRef(value);
+  latest.current = value;
   if (!may("admin")) return html`<span class="number">${value.toLocaleString()}</span>`;
   const shown = moved.value ?? value;
   /** @param {any} event */
   const change = async (event) => {
-    const next = event.currentTarget.valueAsNumber;
-    if (Number.isInteger(next) && next >= 0 && next !== value) await attempt(() => set(next));
+    const field = event.currentTarget;
+    const next = field.valueAsNumber;
+    if (!Number.isInteger(next) || next < 0 || next > MOST) {
+      toast(`${label} must be a whole number from 0 to ${MOST.toLocaleString()} (got ${field.value || "nothing"})`, "error");
+    } else if (next === value || (await attempt(() => set(next).then(() => true)))) {
+      moved.value = null;
+      return;
+    }
+    field.value = latest.current; // what the engine has
     moved.value = null;
   };
   return html`<span class="limit">
