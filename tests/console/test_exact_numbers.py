@@ -51,7 +51,8 @@ async def test_a_flow_that_is_published_unchanged_is_the_same(home):
     await home.engine.flows.publish("big", definition)
     await home.tab.open(f"{home.url}/flows/big")
     await home.tab.until("document.querySelector('.frame .box')")
-    await home.tab.run("document.querySelector('[data-path=a]').dispatchEvent(new Event('click', {bubbles: true}))")
+    node = "document.querySelector('[data-path=a]')"
+    await home.tab.run(f"{node}.dispatchEvent(new Event('click', {{ bubbles: true }}))")
     await home.tab.until("document.querySelector('.json-inside details')")
     await home.tab.run("document.querySelector('.json-inside details').open = true")
     await home.tab.until_text(str(LARGE), ".json")
@@ -60,9 +61,8 @@ async def test_a_flow_that_is_published_unchanged_is_the_same(home):
     await home.tab.until_text("No errors.")
     await home.tab.click("Publish")
     await home.tab.until_text("version 2 is published")
-    first, second = [
-        (await home.engine.flows.version(row.id)).definition for row in await home.engine.flows.versions("big")
-    ]
+    flows = home.engine.flows
+    first, second = [(await flows.version(row.id)).definition for row in await flows.versions("big")]
     assert first == second
 
 

@@ -201,7 +201,8 @@ async def test_a_definition_as_yaml_is_the_same_definition():
     collect()
     values += [{"a": [1.0, 1e16, 1e21, -0.0, 2**53 + 1, 2**63, 5e-324]}]
     written = [json.dumps(value) for value in values]
-    program = load("views/flows/yaml.js") + "answer(argument.map((text) => toYaml(greenroom.parseExact(text))));"
+    program = load("views/flows/yaml.js")
+    program += "answer(argument.map((text) => toYaml(greenroom.parseExact(text))));"
     for value, text in zip(values, await run_node(program, written), strict=True):
         found, faults = parse(text)
         assert (json.dumps(found, sort_keys=True), faults) == (json.dumps(value, sort_keys=True), []), text

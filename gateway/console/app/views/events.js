@@ -7,7 +7,7 @@ import { writeExact } from "../../greenroom.js";
 import { html, useEffect, useMemo, useSignal } from "../../vendor/ui.js";
 import { Moment, Nothing, RunLink } from "../parts/basic.js";
 import { Json } from "../parts/json.js";
-import { Text, visible } from "../parts/text.js";
+import { InvisibleLetters, Text, visible } from "../parts/text.js";
 import { VirtualList } from "../parts/virtual.js";
 import { go, to } from "../state/address.js";
 import { addShortcuts } from "../state/keys.js";
@@ -123,6 +123,7 @@ function Filters({ query }) {
             placeholder=${name === "type" ? "run_log" : ""}
             onChange=${(/** @type {any} */ event) => set(name, event.currentTarget.value)}
           />
+          <${InvisibleLetters} value=${query.getAll(name).join(" ")} />
         </label>`,
       )}
       ${query.size > 0 && html`<a class="button quiet" href=${to("events")}>Clear all</a>`}

@@ -2,7 +2,7 @@
 
 import { hasEnded, parseExact, writeExact } from "../../../greenroom.js";
 import { html, useMemo, useSignal } from "../../../vendor/ui.js";
-import { visible } from "../../parts/text.js";
+import { InvisibleLetters, visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
@@ -60,6 +60,7 @@ export function Draft({ name, handle, lastJob }) {
       value=${text}
       onInput=${(/** @type {any} */ event) => (edited.value = { text: event.currentTarget.value, of: edited.value?.of ?? stored })}
     ></textarea>
+    <${InvisibleLetters} value=${text} />
     <p id="draft-problem" class="error-text" aria-live="polite">${visible(problem)}</p>
     ${changed && edited.value?.of !== stored && html`<p class="error-text">The draft was changed by someone else. Save replaces it.</p>`}
     ${may("operator") &&

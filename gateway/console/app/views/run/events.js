@@ -17,13 +17,13 @@ export function Log({ events }) {
   if (lines.length === 0) return html`<${Nothing}>The body has logged nothing.<//>`;
   const first = Math.max(0, lines.length - shown.value);
   return html`${first > 0 && html`<button class="quiet" onClick=${() => (shown.value += 5 * PAGE)}>${first} earlier lines</button>`}
-    <ol class="log mono" role="log" aria-label="Log">
+    <div class="log mono" role="log" aria-label="Log" tabindex="0"><ol>
       ${lines.slice(first).map(
         (line) => html`<li key=${line.seq} class=${line.level}>
           <${Moment} at=${line.at} /> <span class="level">${line.level}</span> <${Text} value=${line.text} lines />
         </li>`,
       )}
-    </ol>`;
+    </ol></div>`;
 }
 
 /** The events, of which a person can choose some types. @param {{ events: readonly GreenroomEvent[] }} props */

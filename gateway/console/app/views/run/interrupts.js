@@ -39,7 +39,7 @@ function Interrupt({ id, interrupt, linked }) {
   };
   const { key, data, opened_at, deadline } = interrupt;
   const run = live.runs.get(interrupt.run);
-  const { question, choices } = formOf(data);
+  const { question, choices, more } = formOf(data);
   return html`<article class="interrupt card" aria-label="Open interrupt" tabindex=${linked ? -1 : undefined}>
     <p class="interrupt-head">
       <strong>Waits for an answer</strong> <span class="tag"><${Text} value=${key} /></span>
@@ -55,8 +55,9 @@ function Interrupt({ id, interrupt, linked }) {
         <button class="primary" disabled=${sending.value} onClick=${() => send({ approved: true })}>Approve</button>
         <button class="danger" disabled=${sending.value} onClick=${() => send({ approved: false })}>Deny</button>
         ${choices.map(
-          (choice) => html`<button key=${choice} disabled=${sending.value} onClick=${() => send({ approved: true, choice })}><${Text} value=${choice} /></button>`,
+          (choice) => html`<button key=${choice} disabled=${sending.value} onClick=${() => send({ approved: true, choice })}>${choice.trim() ? html`<${Text} value=${choice} />` : `“${choice}”, without text`}</button>`,
         )}
+        ${more > 0 && html`<p class="faint">${more} more ${more === 1 ? "choice is" : "choices are"} in the data above: send one as another answer, {"approved": true, "choice": "…"}.</p>`}
         <details class="other">
           <summary>Another answer</summary>
           <label>JSON
@@ -72,10 +73,12 @@ function Interrupt({ id, interrupt, linked }) {
 /**
  * What the data of an interrupt says about its form: a text `question`, and `choices`, a list of texts.
  * @param {any} data
- * @returns {{ question: string, choices: string[] }}
+ * `more`: how many choices have no button.
+ * @returns {{ question: string, choices: string[], more: number }}
  */
 function formOf(data) {
   const { question, choices } = typeof data === "object" && data !== null ? data : {};
-  const texts = Array.isArray(choices) && choices.every((one) => typeof one === "string") ? choices : [];
-  return { question: typeof question === "string" ? question : "", choices: [...new Set(texts)].slice(0, MOST_CHOICES) };
+  const texts = [...new Set(Array.isArray(choices) && choices.every((one) => typeof one === "string") ? choices : [])];
+  const shown = texts.slice(0, MOST_CHOICES);
+  return { question: typeof question === "string" ? question : "", choices: shown, more: texts.length - shown.length };
 }

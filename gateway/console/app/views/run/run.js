@@ -4,7 +4,7 @@ import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Elapsed, FilterLink, HandleLink, Moment, Nothing, Progress, RunLink, Status, Tags } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
 import { later } from "../../parts/later.js";
-import { Text } from "../../parts/text.js";
+import { LongText, Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
 import { client, live } from "../../state/session.js";
 import { PastRuns, usePast } from "../runs/past.js";
@@ -17,7 +17,7 @@ import { Timeline } from "./timeline.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
-const Walk = later(() => import("../flows/walk.js"), "Walk");
+const Walk = later((suffix) => import(`../flows/walk.js${suffix}`), "Walk");
 
 /** @param {{ names: string[] }} props */
 export function Run({ names: [id] }) {
@@ -56,7 +56,7 @@ export function Run({ names: [id] }) {
       <${Actions} run=${run} />
     </div>
     ${open.length > 0 && html`<section aria-label="Interrupts"><${Interrupts} list=${open} /></section>`}
-    ${run.error && html`<section class="card failed-card"><h2>Error</h2><${Text} value=${run.error} mono lines /></section>`}
+    ${run.error && html`<section class="card failed-card"><h2>Error</h2><${LongText} value=${run.error} mono /></section>`}
     ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}
     <div class="columns">
       <section class="card"><h2>About</h2><${About} run=${run} /></section>

@@ -1,7 +1,7 @@
 /** The form of the list's filter. Every change is in the address at once. */
 
 import { html } from "../../../vendor/ui.js";
-import { visible } from "../../parts/text.js";
+import { InvisibleLetters, visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { COLUMNS, chosen, toggle } from "./columns.js";
 import { ENDED, FAILED, PENDING, STATUSES } from "./filter.js";
@@ -75,6 +75,7 @@ function Field({ name, label, type = "text", placeholder = "", query, set }) {
       placeholder=${placeholder}
       onChange=${(/** @type {any} */ event) => set(name, event.currentTarget.value || null)}
     />
+    <${InvisibleLetters} value=${query.get(name)} />
   </label>`;
 }
 

@@ -3,7 +3,7 @@
 import { parseExact, writeExact } from "../../../greenroom.js";
 import { html, useSignal } from "../../../vendor/ui.js";
 import { Field } from "../../parts/field.js";
-import { Text } from "../../parts/text.js";
+import { InvisibleLetters, Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { client, live } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
@@ -80,6 +80,7 @@ export function Form({ schedule }) {
     <${Field} name="missed_limit" label="At most, if all fire" type="number" value=${schedule?.missed_limit ?? 100} />
     <label class="wide"><span>Parameters, as JSON; empty: the draft of the handle</span>
       <textarea name="params" rows="4" spellcheck=${false} defaultValue=${written(schedule?.params)}></textarea>
+      <${InvisibleLetters} value=${written(schedule?.params)} />
     </label>
     ${!schedule && html`<label class="check wide"><input type="checkbox" name="paused" /> Create it paused</label>`}
     ${problem.value && html`<p class="error-text wide" role="alert"><${Text} value=${problem.value} /></p>`}
