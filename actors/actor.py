@@ -119,7 +119,7 @@ class Actor:
                 if messages:
                     self._handling = messages
                     await self.on_batch(messages)
-                if self.deadline != math.inf and self.deadline <= trio.current_time():
+                if self.deadline != math.inf and self.deadline <= alarms.now():
                     await self.on_deadline()
                     alarm = math.inf  # the alarm was used, even if the next deadline is the same
                 if self.deadline != alarm:

@@ -23,6 +23,8 @@ class Alarms:
     """When to wake which actor. Call `run` in a separate task."""
 
     def __init__(self) -> None:
+        self.now = trio.lowlevel.current_clock().current_time
+        """Returns trio's time, with fewer calls than `trio.current_time`."""
         self._numbers_of: dict[Actor, int] = {}  # the number of each actor's alarm
         self._active: dict[int, Actor] = {}
         # The heap includes outdated alarms; it contains numbers, so that it keeps no actor alive.
@@ -55,7 +57,7 @@ class Alarms:
                 await trio.sleep_forever()
 
     def _wake_due(self) -> None:
-        now = trio.current_time()
+        now = self.now()
         while self._heap and self._heap[0][0] <= now:
             actor = self._active.pop(heappop(self._heap)[1], None)
             if actor is not None:

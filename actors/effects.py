@@ -27,15 +27,15 @@ _Effect = tuple[Kind | Literal["helper", "body"], str, Any]
 class Effects(msgspec.Struct, gc=False):
     """See the module's docstring. Empty between turns, so the garbage collector need not track it."""
 
-    _decided: list[_Effect] | None = None
+    _decided: list[_Effect] = []  # a new one for each
 
     def tell(self, kind: Kind, name: str, message: object) -> None:
         """Send an actor a message."""
-        self._add((kind, name, message))
+        self._decided.append((kind, name, message))
 
     def commit(self, change: Change) -> None:
         """Send the journal a change."""
-        self._add(("journal", "", change))
+        self._decided.append(("journal", "", change))
 
     def answer(
         self,
@@ -46,21 +46,24 @@ class Effects(msgspec.Struct, gc=False):
         about: Submission | None = None,
     ) -> None:
         """Answer a reply when everything before is committed; see `Answer`."""
-        self._add(("journal", "", Answer(reply, value, error, about)))
+        self._decided.append(("journal", "", Answer(reply, value, error, about)))
 
     def help(self, call: Callable[[], Awaitable[object]]) -> None:
         """Start a helper task."""
-        self._add(("helper", "", call))
+        self._decided.append(("helper", "", call))
 
     def start_body(self, execution: Execution) -> None:
         """Start a body."""
-        self._add(("body", "", execution))
+        self._decided.append(("body", "", execution))
 
     def carry_out(
         self, delivery: Delivery, spawn: Spawn, start_body: Callable[[Execution], None] | None = None
     ) -> None:
         """Carry out all effects, in order. Called by the actor, never by the machine."""
-        decided, self._decided = self._decided or (), None
+        decided = self._decided
+        if not decided:
+            return
+        self._decided = []
         for kind, name, what in decided:
             if kind == "helper":
                 spawn(what)
@@ -72,14 +75,8 @@ class Effects(msgspec.Struct, gc=False):
 
     def take(self) -> list[_Effect]:
         """Take the effects since the last call; for tests of machines."""
-        decided, self._decided = self._decided or [], None
+        decided, self._decided = self._decided, []
         return decided
-
-    def _add(self, effect: _Effect) -> None:
-        if self._decided is None:
-            self._decided = [effect]
-        else:
-            self._decided.append(effect)
 
 
 def _not_delivered(message: object) -> None:

@@ -360,6 +360,10 @@ class Jobs:
         """Called with the engine's own job when an engine opens; returns the job to execute."""
         return job
 
+    def find(self, name: str) -> Job | None:
+        """The job with this name, if any."""
+        return self._jobs.get(name)
+
     def get(self, name: object) -> Job:
         """The job with this name; raises `Invalid` if there is none."""
         job = self._jobs.get(name) if isinstance(name, str) else None
@@ -411,7 +415,10 @@ class EngineJobs(Jobs):
     def get(self, name: object) -> Job:
         if name == self._own.name:
             return self._own
-        if isinstance(name, str) and name not in self._given:
+        if isinstance(name, str):
+            given = self._given.find(name)
+            if given is not None:
+                return given
             terms = self._announced.find(name)
             if terms is not None:
                 return announced_job(terms)

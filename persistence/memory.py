@@ -9,7 +9,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -31,10 +31,12 @@ from ..protocol.events import (
     RunMessage,
     RunProgress,
     RunSignal,
+    RunStateChanged,
 )
 from ..protocol.flow.records import NodeRun, VersionRow
 from ..protocol.records import KEPT_ENDED_RUNS, UNTIL_HANDLE_FREE, ExecutorState, RunRecord
 from ..protocol.schedules import ScheduleRecord
+from ..protocol.states import ENDED
 from ..protocol.webhooks import Webhook
 from .failures import StoreBroken
 from .flows import FlowRunPage, FlowRunQuery, StoredFlow, page_of
@@ -86,7 +88,8 @@ class MemoryStore:
         self._terms: dict[str, Terms] = {}
         self._created: dict[str, int] = {}  # the seq of the event since which each run counts as submitted
         self._ended: OrderedDict[str, None] = OrderedDict()  # in the order of the ends
-        self._events: dict[str, list[Event]] = {}
+        # By run. Those of an ended run are a tuple, which the garbage collector need not track.
+        self._events: dict[str, list[Event] | tuple[Event, ...]] = {}
         self._others: list[Event] = []  # events without a run
         self._lanes: dict[str, StoredLane] = {}
         self._drafts: dict[str, Any] = {}
@@ -222,13 +225,13 @@ class MemoryStore:
         types: Sequence[str] | None = None,
         before: int | None = None,
     ) -> list[Event]:
-        events = self._events.get(run, [])
+        events = self._events.get(run, ())
         start = bisect_right(events, after, key=attrgetter("seq"))
         end = len(events) if before is None else bisect_left(events, before, key=attrgetter("seq"))
+        if types is None and limit is not None:
+            start, end = (start, min(end, start + limit)) if before is None else (max(start, end - limit), end)
         if types is None:
-            if before is not None and limit is not None:
-                return events[max(start, end - limit) : end]
-            return events[start : end if limit is None else min(end, start + limit)]
+            return list(events[start:end])
         if before is None:
             wanted = (event for event in islice(events, start, end) if event.type in types)
             return list(islice(wanted, limit))
@@ -333,17 +336,21 @@ class MemoryStore:
     def _prune_events(self, retention: Retention, now: float, most: int) -> int:
         first = 0 if retention.keep_events is None else self._last_seq - retention.keep_events
         oldest = -math.inf if retention.keep_events_for is None else now - retention.keep_events_for
+
+        def count(events: Sequence[Event], most: int) -> int:
+            old = takewhile(lambda event: event.seq <= first or event.at < oldest, events[:most])
+            return sum(1 for _ in old)
+
         pruned = 0
-        ended = [
-            events
-            for id, events in self._events.items()
-            if self._runs[id].ended and not self._webhooks.has(id)
-        ]
-        for events in (*ended, self._others):
-            while events and pruned < most and (events[0].seq <= first or events[0].at < oldest):
-                del events[0]
-                pruned += 1
-        return pruned
+        for id, events in self._events.items():
+            if self._runs[id].ended and not self._webhooks.has(id):
+                old = count(events, most - pruned)
+                if old:
+                    self._events[id] = events[old:]
+                pruned += old
+        old = count(self._others, most - pruned)
+        del self._others[:old]
+        return pruned + old
 
     async def close(self) -> None:
         self._is_open = False
@@ -362,10 +369,19 @@ class MemoryStore:
         if not isinstance(event, RunEvent):
             self._others.append(event)
         elif kind is not RunProgress:
-            self._events.setdefault(event.run, []).append(event)
+            self._append(event.run, event)
         remember = _BY_EVENT.get(kind)
         if remember is not None:
             remember(self, event)
+
+    def _append(self, run: str, event: Event) -> None:
+        events = self._events.get(run)
+        if events is None:
+            self._events[run] = [event]
+        elif isinstance(events, list) and not (type(event) is RunStateChanged and event.to in ENDED):
+            events.append(event)
+        else:
+            self._events[run] = (*events, event)
 
     def _message(self, event: RunMessage) -> None:
         self._messages.setdefault(event.run, {})[event.seq] = event.message

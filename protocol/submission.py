@@ -105,15 +105,16 @@ class CallKeywords(FlowKeywords, total=False):
     needs: list[str] | tuple[str, ...]
 
 
+_KEYWORDS = ("handle", "params", *SubmitKeywords.__annotations__)
+
+
 def check_keywords(function: str, options: Iterable[str], *others: str) -> None:
     """Raise `TypeError` for an unknown keyword argument of a function that takes `SubmitKeywords` and
     `others`."""
-    known = (*others, "handle", "params", *SubmitKeywords.__annotations__)
     for name in options:
-        if name not in known:
-            raise TypeError(
-                f"{function}() got an unexpected keyword argument {name!r}{suggestion(name, known)}"
-            )
+        if name not in _KEYWORDS and name not in others:
+            close = suggestion(name, (*others, *_KEYWORDS))
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{close}")
 
 
 class SubmitOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -9,6 +9,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -111,6 +112,7 @@ class EntryPoint:
             check_name("by", by)
         reply: Reply[Any] = message.reply
         (actor or self._supervisor).tell(message)
+        del message  # its receiver can free it while the caller waits
         self._unanswered[reply] = None
         try:
             return await reply.get()
@@ -213,11 +215,11 @@ class EntryPoint:
         if together is not None:
             submission.events, more = together(submission.id)
             submission.memos += more
-        submit = Submit(submission, options.on_conflict, Reply())
         span = None
         if options.traceparent is not None or tracing.API in sys.modules:
             span = begin_trace(submission, options)
-        accepted: Accepted = await (self.ask(submit) if span is None else traced(span, self.ask, submit))
+        asking = self.ask if span is None else partial(traced, span, self.ask)
+        accepted: Accepted = await asking(Submit(submission, options.on_conflict, Reply()))
         return accepted, accepted.ended or submission.ended
 
     async def submit_many(
@@ -275,7 +277,7 @@ class EntryPoint:
         if handle is None and registered.special is not None:
             handle = f"task:{id}"  # each flow run has its own handle
         handle = check_name("handle", handle)
-        lane = self.checks.lane(registered, options)
+        lane = registered.lane if options.lane is None else self.checks.lane(registered, options)
         options.check()
         if options.on_conflict == "coalesce":
             _check_coalesces(registered, caller)
@@ -287,7 +289,7 @@ class EntryPoint:
         not_before = None
         if options.start_at is not None or options.delay is not None:
             not_before = self._not_before(registered, options)
-        plain = self.checks.params(registered, options.params)
+        plain = None if options.params is None else self.checks.params(registered, options.params)
         fingerprint = None
         if options.request_id is not None:
             check_request_id(options.request_id, caller.request_ids)

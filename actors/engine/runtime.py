@@ -209,6 +209,7 @@ class Runtime:
             surroundings,
             self._executors,
             random.random,
+            self._alarms.now,
         )
         self._http = HttpPush(networks)
         self._hooks_http = HttpPush(webhook_networks, reads_bodies=False)

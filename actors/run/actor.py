@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import trio
-
 from ..actor import Actor
 from ..effects import Spawn
 from ..messages import Submission
@@ -35,7 +33,8 @@ class RunActor(Actor):
         self._spawn = spawn
         self._start_body = start_body
         self._delivery = services.delivery
-        self.machine = RunMachine(submission, services, live_bodies, interrupt, trio.current_time())
+        self._now = services.now
+        self.machine = RunMachine(submission, services, live_bodies, interrupt, self._now())
 
     def has_work(self) -> bool:
         return self.machine.has_work()
@@ -52,15 +51,11 @@ class RunActor(Actor):
         }
 
     async def on_batch(self, messages: Sequence[Any]) -> None:
-        machine, now = self.machine, trio.current_time()
+        machine, now = self.machine, self._now()
         for message in messages:
             machine.receive(message, now)
-        self._carry_out()
+        machine.state.effects.carry_out(self._delivery, self._spawn, self._start_body)
+        self.deadline = machine.deadline()
 
     async def on_deadline(self) -> None:
-        self.machine.receive(DeadlineReached(), trio.current_time())
-        self._carry_out()
-
-    def _carry_out(self) -> None:
-        self.machine.state.effects.carry_out(self._delivery, self._spawn, self._start_body)
-        self.deadline = self.machine.deadline()
+        await self.on_batch((DeadlineReached(),))

@@ -141,7 +141,7 @@ class LiveBodies:
 
     async def none(self) -> None:
         """Wait until only abandoned bodies execute, here and in child processes."""
-        while not self._is_none():
+        while self._elsewhere or not self.only_abandoned:
             await self._none.park()
 
     async def only_abandoned_remain(self) -> None:
@@ -154,14 +154,11 @@ class LiveBodies:
         """Whether no bodies execute in this process except abandoned ones."""
         return len(self._executions) == len(self._abandoned)
 
-    def _is_none(self) -> bool:
-        return self.only_abandoned and not self._elsewhere
-
     def _look(self) -> None:
         if self.only_abandoned:
             self._only_abandoned.unpark_all()
-        if self._is_none():
-            self._none.unpark_all()
+            if not self._elsewhere:
+                self._none.unpark_all()
 
 
 class LocalExecution(Execution):

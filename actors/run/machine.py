@@ -55,7 +55,7 @@ from .context import Body
 from .execution import LiveBodies, LocalExecution
 from .local_host import LocalHost
 from .services import Services
-from .state import RunState, Steps
+from .state import AnySteps, RunState, Steps
 from .transitions import move
 
 
@@ -77,7 +77,7 @@ class RunMachine:
         now: float,
     ) -> None:
         self._interrupt = interrupt
-        self._steps: Steps | None = None
+        self._steps: AnySteps | None = None
         self.state = run = RunState(submission, services, live_bodies)
         run.now = now
         _set_timers(run)
@@ -130,7 +130,7 @@ class RunMachine:
         if steps is not None:
             self._advance(steps)
 
-    def _advance(self, steps: Steps, outcome: Outcome | None = None) -> None:
+    def _advance(self, steps: AnySteps, outcome: Outcome | None = None) -> None:
         """Continue handling a message, up to the next change that must be committed."""
         try:
             change = next(steps) if outcome is None else steps.send(outcome)
@@ -307,7 +307,7 @@ def _suspended(run: RunState, message: Suspended) -> None:
         run.execution.advance(message.seconds)
 
 
-_HANDLERS: dict[type, Callable[[RunState, Any], Steps | None]] = {
+_HANDLERS: dict[type, Callable[[RunState, Any], AnySteps | None]] = {
     BackgroundDone: background.done,
     DeadlineReached: _deadline_reached,
     Recover: restore.recover,

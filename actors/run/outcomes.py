@@ -7,46 +7,43 @@ request decides, unless the body had finished before it noticed the request.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
 
 from ...protocol.errors import RunCancelled
 from ...protocol.events import RunLog
 from ...protocol.states import Status
-from ..journal.change import Change, Outcome
 from ..messages import BodyGone
 from .body_messages import BodyEnded, Lost, NeverBegan, Raised, Returned, Unfit
 from .execution import Execution, LocalExecution
 from .failures import RemoteError, log_failure
 from .local_host import LocalHost
 from .pause import Pause
-from .restore import begin_elsewhere, continue_elsewhere, executor_lost, lapsed, refused, wait
+from .restore import begin_elsewhere, continue_elsewhere, executor_lost, lapsed, refused, wait, without_body
 from .retries import decide, delay
-from .state import RunState, Steps, Verdict
+from .state import AnySteps, RunState, Steps, Verdict
 from .termination import end, suspend_for_shutdown
 from .transitions import lose_body, move
 
 logger = logging.getLogger("greenroom")
 
 
-def body_ended(run: RunState, message: BodyEnded) -> Steps:
+def body_ended(run: RunState, message: BodyEnded) -> AnySteps | None:
     """The body has ended: decide how the run continues."""
     execution, host = run.execution, run.host
     assert execution is not None, "a run has one body at a time"
     assert host is not None, "every body has a host"
     run.execution = run.host = None
-    steps = _after_body(run, message, execution, host)
     if isinstance(execution, LocalExecution):
-        return steps
+        return _after_body(run, message, execution, host)
     run.live_bodies.ended_elsewhere(execution)
-    return _settle_after(steps, execution)
+    return _settle_after(_after_body(run, message, execution, host), execution)
 
 
-def _settle_after(steps: Steps, execution: Execution) -> Steps:
-    yield from steps
+def _settle_after(steps: AnySteps | None, execution: Execution) -> Steps:
+    yield from steps or ()
     execution.settle()
 
 
-def _after_body(run: RunState, message: BodyEnded, execution: Execution, host: LocalHost) -> Steps:
+def _after_body(run: RunState, message: BodyEnded, execution: Execution, host: LocalHost) -> AnySteps | None:
     run.inbox = execution.close("its body has ended")
     if host.files:
         run.keep_files(host)
@@ -58,42 +55,35 @@ def _after_body(run: RunState, message: BodyEnded, execution: Execution, host: L
     run.timers.drop("cancel_scope")
     run.timers.drop("abandon")
     if run.abandoned:
-        if run.ending:
-            return  # the body ended before the end of its run was committed
-        run.effects.tell("supervisor", "", BodyGone(run.id, run.submission.handle))
-        return
+        if not run.ending:  # otherwise the body ended before the end of its run was committed
+            run.effects.tell("supervisor", "", BodyGone(run.id, run.submission.handle))
+        return None
     outcome, verdict = message.outcome, run.verdict
     if execution.lapsed and verdict is None:
-        yield from lapsed(run, tuple(host.children), in_lane=in_lane)
-        return
+        return lapsed(run, tuple(host.children), in_lane=in_lane)
     if verdict is None and isinstance(outcome, Returned):
-        yield from _returned(run, outcome)
-        return
+        return _returned(run, outcome)
     if isinstance(outcome, Lost) and (verdict is None or verdict.to is Status.SUSPENDED):
         run.verdict = None
-        yield from executor_lost(run, outcome, tuple(host.children), in_lane=in_lane)
-        return
+        return executor_lost(run, outcome, tuple(host.children), in_lane=in_lane)
     if isinstance(outcome, NeverBegan) and verdict is None:
-        yield from begin_elsewhere(run, "not_begun")
-        return
+        return begin_elsewhere(run, "not_begun")
     if isinstance(outcome, Unfit) and verdict is None:
         if run.status is Status.RUNNING:
-            yield from refused(run, outcome)
-        else:  # the body had begun: it has released its slot
-            yield from executor_lost(run, Lost(outcome.why), tuple(host.children), in_lane=in_lane)
-        return
+            return refused(run, outcome)
+        # The body had begun: it has released its slot.
+        return executor_lost(run, Lost(outcome.why), tuple(host.children), in_lane=in_lane)
     unrecorded = not host.end_is_written
     if verdict is not None and verdict.to is Status.TIMED_OUT:
-        yield from end(run, Status.TIMED_OUT, reason=verdict.reason, unrecorded=unrecorded)
-    elif isinstance(outcome, Pause) and (verdict is None or verdict.to is Status.SUSPENDED):
-        yield from _pause(run, outcome)
-    elif isinstance(outcome, Returned):
-        yield from _returned(run, outcome)
-    elif isinstance(outcome, Raised) and not _is_child_cancel(verdict, outcome.error):
-        yield from _raised(run, outcome)
-    else:
-        assert verdict is not None, "a body's scope is cancelled only by a verdict"
-        yield from _stopped(run, verdict, unrecorded=unrecorded)
+        return end(run, Status.TIMED_OUT, reason=verdict.reason, unrecorded=unrecorded)
+    if isinstance(outcome, Pause) and (verdict is None or verdict.to is Status.SUSPENDED):
+        return _pause(run, outcome)
+    if isinstance(outcome, Returned):
+        return _returned(run, outcome)
+    if isinstance(outcome, Raised) and not _is_child_cancel(verdict, outcome.error):
+        return _raised(run, outcome)
+    assert verdict is not None, "a body's scope is cancelled only by a verdict"
+    return _stopped(run, verdict, unrecorded=unrecorded)
 
 
 def _pause(run: RunState, pause: Pause) -> Steps:
@@ -123,7 +113,7 @@ def _is_child_cancel(verdict: Verdict | None, error: BaseException) -> bool:
     return isinstance(error, RunCancelled) or (isinstance(error, RemoteError) and error.child_cancelled)
 
 
-def _returned(run: RunState, outcome: Returned) -> Generator[Change, Outcome, bool]:
+def _returned(run: RunState, outcome: Returned) -> AnySteps:
     verdict = run.verdict
     if verdict is not None and verdict.to is Status.CANCELLED and outcome.obeyed:
         return end(run, Status.CANCELLED, reason=verdict.reason, by=verdict.by)
@@ -181,8 +171,12 @@ def _stopped(run: RunState, verdict: Verdict, *, unrecorded: bool) -> Steps:
         return
     elsewhere, executed = run.stopping is None, run.status is Status.RUNNING
     run.next_attempt = run.attempt
+    if run.has_interrupts:
+        run.interrupts.body_ended()
     if executed:
         yield from suspend_for_shutdown(run, verdict.reason, enters_again=elsewhere)
+    elif elsewhere:
+        yield from without_body(run, run.waiting_for)
     else:
         yield from lose_body(run)
     if elsewhere:

@@ -132,11 +132,11 @@ def _continue_or_end(run: RunState, message: Recover) -> Steps:
         memos: tuple[Memo, ...] = ()
         if message.deaths:
             run.deaths, memos = message.deaths, (Deaths(run.id, message.deaths),)
-        yield from _without_body(run, record.waiting_for, memos)
+        yield from without_body(run, record.waiting_for, memos)
         _resume_wait(run, record.waiting_for, stored.wakes_at, message.children)
 
 
-def _without_body(run: RunState, waiting_for: str | None, memos: tuple[Memo, ...] = ()) -> Steps:
+def without_body(run: RunState, waiting_for: str | None, memos: tuple[Memo, ...] = ()) -> Steps:
     """The run continues to wait without its body; it accepts messages if it waits for one."""
     awaits_message = waiting_for == "message"
     yield from lose_body(run, awaits_message=awaits_message, memos=memos)
@@ -206,7 +206,7 @@ def _lose_body(
     else:
         if run.has_interrupts:
             run.interrupts.body_ended()
-        yield from _without_body(run, None if in_lane else run.waiting_for, memos)
+        yield from without_body(run, None if in_lane else run.waiting_for, memos)
         if in_lane:
             run.ask_for_slot()
         else:

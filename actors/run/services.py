@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
+import trio
 
 from ...persistence.files import Files
 from ..actor import Delivery
@@ -25,7 +26,8 @@ class Surroundings(msgspec.Struct):
 
 
 class Services(msgspec.Struct):
-    """The parts of the engine that the actors of runs use. `random` returns a number from 0 to 1."""
+    """The parts of the engine that the actors of runs use. `now` returns trio's time, and `random` a number
+    from 0 to 1."""
 
     entry: EntryPoint
     journal: Journal
@@ -35,3 +37,4 @@ class Services(msgspec.Struct):
     surroundings: Surroundings
     executors: Registry
     random: Callable[[], float]
+    now: Callable[[], float] = trio.current_time

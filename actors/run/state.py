@@ -34,6 +34,9 @@ from .timers import RunClock, Timers
 Steps = Generator[Change, Outcome, None]
 """The steps that handle a message: each yielded change is committed or refused before the next step."""
 
+AnySteps = Generator[Change, Outcome, object]
+"""Steps with any result, which is not used."""
+
 BackgroundTask = tuple[Callable[[], Awaitable[Any]], Callable[[Any], Steps]]
 
 _NO_ANSWERS: Mapping[str, Kept] = {}

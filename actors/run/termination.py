@@ -9,7 +9,7 @@ the run is `ending` and needs no slot.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from functools import partial
 from typing import Any, NoReturn
 
@@ -313,8 +313,7 @@ def _commit_end(
         memos = (*memos, Deaths(run.id, 0))
     owed: tuple[DeletionOwed, ...] = ()
     if run.files_doomed and ending.to is not Status.SUCCEEDED and run.foreign_files:
-        handle = run.submission.handle
-        owed = tuple(DeletionOwed(at, handle, run.id, paths) for at, paths in run.foreign_files.items())
+        owed = _owed(run, run.foreign_files)
         memos = (*memos, *owed)
     outcome = yield from move(
         run,
@@ -345,6 +344,12 @@ def _commit_end(
         ending.reply.set(outcome.run if stored else None)
     yield from _no_longer_ending(run)
     return True
+
+
+def _owed(run: RunState, files: Mapping[str, tuple[str, ...]]) -> tuple[DeletionOwed, ...]:
+    """The deletions that executors owe, for the files that they have."""
+    handle = run.submission.handle
+    return tuple(DeletionOwed(at, handle, run.id, paths) for at, paths in files.items())
 
 
 def _no_longer_ending(run: RunState) -> Steps:

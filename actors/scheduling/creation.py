@@ -52,7 +52,7 @@ class Creation(msgspec.Struct, frozen=True, gc=False):
             created = replace(created, priority=submission.priority or 0, key=submission.key, **uncommon)
         if self.delayed:
             created = replace(created, waiting_for=UNTIL_TIME)
-        cancels = cancels_of(self.replaces, submission.by)
+        cancels = cancels_of(self.replaces, submission.by) if self.replaces else ()
         events: tuple[Event, ...] = (created,) if start is None else (created, *start.events)
         if submission.events:
             events = (created, *submission.events, *events[1:])
@@ -73,6 +73,4 @@ class Creation(msgspec.Struct, frozen=True, gc=False):
 
 def cancels_of(replaced: tuple[str, ...], by: str) -> tuple[tuple[Kind, str, object], ...]:
     """The messages that cancel replaced runs."""
-    if not replaced:  # nearly always
-        return ()
     return tuple(("supervisor", "", cancel_replaced(run, by)) for run in replaced)

@@ -161,7 +161,7 @@ class Queue:
     def first(self, holding: bool) -> Queued | None:
         """The first run that could start; only privileged runs while the engine is `holding`."""
         eligible = self.privileged if holding else self.runs
-        return None if eligible is None else eligible.first()
+        return None if eligible is None else eligible.first
 
     def key_has_room(self) -> bool:
         """Whether the key of these runs lets one start."""
@@ -190,7 +190,7 @@ class Queue:
 
     def ahead_of(self, sort: Sort) -> int:
         """The number of runs before a position."""
-        first = self.runs.first()
+        first = self.runs.first
         if first is None or first.sort > sort:
             return 0
         return self.runs.count_before(lambda run: run.sort < sort)

@@ -30,9 +30,11 @@ class Queued(msgspec.Struct, eq=False, gc=False):
 class PlaceQueue:
     """Runs by place. Appending, removing the first run and lookups are fast at any length."""
 
-    __slots__ = ("_places", "_removed", "_runs")
+    __slots__ = ("_places", "_removed", "_runs", "first")
 
     def __init__(self) -> None:
+        self.first: Queued | None = None
+        """The run with the lowest place."""
         self._places: list[int] = []  # sorted; the first `_removed` are removed
         self._removed = 0
         self._runs: dict[int, Queued] = {}
@@ -44,6 +46,8 @@ class PlaceQueue:
         """Add a run at its place."""
         place = run.place
         self._runs[place] = run
+        if self.first is None or place < self.first.place:
+            self.first = run
         if not self._places or place > self._places[-1]:
             self._places.append(place)
         else:
@@ -51,13 +55,12 @@ class PlaceQueue:
 
     def remove(self, run: Queued) -> None:
         """Remove a run."""
-        place = run.place
-        del self._runs[place]
-        position = bisect_left(self._places, place, self._removed)
-        if position > self._removed:
-            del self._places[position]
+        del self._runs[run.place]
+        if run is not self.first:
+            del self._places[bisect_left(self._places, run.place, self._removed)]
             return
         self._removed += 1
+        self.first = self._runs[self._places[self._removed]] if self._runs else None
         if self._removed > 64 and self._removed * 2 > len(self._places):
             del self._places[: self._removed]
             self._removed = 0
@@ -68,7 +71,3 @@ class PlaceQueue:
             self._places, True, self._removed, key=lambda place: not is_before(self._runs[place])
         )
         return position - self._removed
-
-    def first(self) -> Queued | None:
-        """The run with the lowest place."""
-        return self._runs[self._places[self._removed]] if self._runs else None

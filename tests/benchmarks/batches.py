@@ -1,4 +1,5 @@
-"""Batches, compared with the same runs as single submits: embedded, on SQLite, and over a WebSocket.
+"""Batches, compared with the same runs as single submits: embedded and over a WebSocket, each in memory and
+on SQLite.
 
 The runs are only queued, because execution costs the same in both cases. Single submits are all made at once,
 each by its own task; in addition, by a few clients that submit one run after the other. The compared programs
@@ -52,6 +53,7 @@ def measure() -> Iterator[Figure]:
     yield from compare("in memory", lambda load: trio.run(embedded, "memory:", load), 3)
     yield from compare("SQLite", durable, 2)  # writing the rows costs the same in both cases
     yield from compare("over a WebSocket, in memory", over_websocket, 3)
+    yield from compare("over a WebSocket, SQLite", durable_over_websocket, 3)
 
 
 def compare(where: str, take: Callable[[Load], Cost], least: float) -> Iterator[Figure]:
@@ -93,9 +95,14 @@ def durable(load: Load) -> Cost:
         return trio.run(embedded, f"sqlite:///{Path(folder)}/engine.db", load)
 
 
-def over_websocket(load: Load) -> Cost:
-    with Program("serving", "memory:") as server:
+def over_websocket(load: Load, store: str = "memory:") -> Cost:
+    with Program("serving", store) as server:
         return trio.run(of_client, server, load)
+
+
+def durable_over_websocket(load: Load) -> Cost:
+    with tempfile.TemporaryDirectory(prefix="greenroom-") as folder:
+        return over_websocket(load, f"sqlite:///{Path(folder)}/engine.db")
 
 
 async def of_client(server: Program, load: Load) -> Cost:

@@ -19,6 +19,7 @@ from ..clients.javascript import ROOT
 from ..clients.proxy import proxy
 from ..clients.test_killed_server import server
 from ..clients.test_prefix import REFUSALS, behind_proxy
+from ..support import until
 from .chromium import Browser, Tab, open_browser
 
 pytestmark = needs_browser
@@ -134,6 +135,23 @@ async def test_a_limit_is_moved_with_a_slider(home):
     )
     await home.tab.until("document.querySelector('[aria-label=\"the limit of lane images\"]')?.value === '5'")
     assert (await home.engine.snapshot()).lanes["images"].limit == 5
+
+
+async def test_a_limit_that_is_being_written_is_kept_while_runs_start_and_end(home):
+    field = '[aria-label="the limit of lane images"]'
+    await home.tab.open(home.url)
+    await home.tab.until(f"document.querySelector('{field}')?.value === '2'")
+    await home.tab.run(f"document.querySelector('{field}').select()")
+    await home.tab.call("Input.insertText", text="7")
+    ticket = await home.engine.submit("wait", handle="alice", lane="images")
+    await home.tab.until_text("1 of 4")
+    assert await home.tab.run(f"document.querySelector('{field}').value") == "7"
+    await home.engine.inject("alice", "go")
+    await ticket.result()
+    await home.tab.until_text("0 of 4")
+    await home.tab.run(f"document.querySelector('{field}').blur()")
+    await home.tab.until(f"document.querySelector('{field}').value === '7'")
+    await until(home.engine, lambda snapshot: snapshot.lanes["images"].limit == 7)
 
 
 async def test_what_is_wrong_comes_first(home):

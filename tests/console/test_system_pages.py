@@ -302,6 +302,20 @@ async def test_events_appear_with_a_filter_in_the_address_and_can_be_paused(home
     await home.tab.until_text("the latest 2")
 
 
+async def test_a_filter_that_is_being_written_is_kept_while_events_arrive(home):
+    await home.tab.open(f"{home.url}/events?handle=alice")
+    await home.tab.until("document.querySelector('.field input')")
+    await home.tab.run("document.querySelector('.field input').focus()")
+    await home.tab.call("Input.insertText", text="run_log")
+    await home.engine.submit("wait", handle="alice")
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length > 1")
+    assert await home.tab.run("document.querySelector('.field input').value") == "run_log"
+    await home.tab.press("Enter")
+    await home.tab.until("location.search === '?type=run_log&handle=alice'")
+    await home.tab.click("Clear all")
+    await home.tab.until("document.querySelector('.field input').value === ''")
+
+
 # Settings.
 
 

@@ -131,11 +131,10 @@ class RecoveryRules:
     def stopped(self) -> None:
         """Check that after a shutdown no run has a body, and each suspended run can be resumed."""
         for run in self._model.pending.values():
-            if (
-                (run.status in EXECUTES and not run.is_elsewhere)
-                or (run.has_body and not run.is_elsewhere)
-                or (run.status is Status.SUSPENDED and not self._can_resume(run))
-            ):
+            if run.is_elsewhere:
+                continue  # its body continues in another process
+            remains = run.status in EXECUTES or run.has_body
+            if remains or (run.status is Status.SUSPENDED and not self._can_resume(run)):
                 self._fault(f"the engine has shut down, but {run} has not been ended or suspended")
 
     def costs_attempt(self, run: ModelRun, reason: str | None) -> bool:

@@ -304,12 +304,13 @@ class _Play:
             executor.start()
         client = self._world.client("the end", server)
         await client.set_max_concurrent(MAX_CONCURRENT)
-        for _ in range(10):
+        for number in range(10):
             await trio.sleep(_PATIENCE)
             pending = list(server.rules.model.pending.values())
             for run in pending:
-                if run.reason == "message":  # it has lost its body, and waits for a message without one
-                    await client.cancel(run.id)
+                if run.reason == "message":  # it waits for one, with a body or without
+                    with suppress(GreenroomError):  # it has just ended
+                        await client.inject(run.id, f"the end {number}")
             if not pending:
                 break
         left = list(server.rules.model.pending.values())
@@ -369,6 +370,8 @@ class Reports:
                 self._done.pop(event.run, None)
             case RunStateChanged() if event.to in ENDED and event.to is Status.SUCCEEDED:
                 return self._succeeded(event)
+            case RunStateChanged(to=Status.FAILED, error=str(error)) if error.startswith("Conflict"):
+                return "a call of the run's only body conflicts with another one"
             case RunLog() if event.text != f"fence {self._fences[event.run]}" and event.by == "body":
                 return f"another body than {self._fences[event.run]} has written to the log"
             case RunProgress():

@@ -548,14 +548,14 @@ class _Play:
             node.go_on()
             node.start()
         await trio.sleep(_PATIENCE)
-        for _ in range(10):
+        for number in range(10):
             client = await self._connected()
             pending = list(model.pending.values())
             with suppress(GreenroomError):
                 await client.set_max_concurrent(MAX_CONCURRENT)
                 for run in pending:
-                    if run.reason == "message":  # it waits for a message without a body
-                        await client.cancel(run.id)
+                    if run.reason == "message":  # it waits for one, with a body or without
+                        await client.inject(run.id, f"the end {number}")
             if not pending:
                 break
             await trio.sleep(_PATIENCE)

@@ -67,6 +67,10 @@ class TracedJobs(Jobs):
     def function_names(self) -> Sequence[str]:
         return self._given.function_names
 
+    def find(self, name: str) -> Job | None:
+        found = self._given.find(name)
+        return None if found is None else self._trace(found)
+
     def get(self, name: object) -> Job:
         return self._trace(self._given.get(name))
 

@@ -297,7 +297,9 @@ async def _use(url: str, load: Load, name: str, talks: bool, task_status: trio.T
 async def _all_end(made: World, story: ClusterStory, load: Load) -> None:
     """Wait until all runs have ended. If some do not, the error tells what each node knows of them."""
     with trio.move_on_after(120):
-        await until(lambda: load.acknowledged_runs <= story.created.keys() == story.ends.keys(), "all end", 300)
+        await until(
+            lambda: load.acknowledged_runs <= story.created.keys() == story.ends.keys(), "all end", 300
+        )
         return
     left = (load.acknowledged_runs | story.created.keys()) - story.ends.keys()
     told = {run: story.state.runs.get(run) for run in left}

@@ -1,6 +1,6 @@
 /** A limit that whoever may moves with a slider, and how much of it is in use. */
 
-import { html, useRef, useSignal } from "../../vendor/ui.js";
+import { html, useSignal } from "../../vendor/ui.js";
 import { may } from "../state/session.js";
 import { attempt, toast } from "../state/toasts.js";
 
@@ -16,13 +16,12 @@ export function Use({ used, limit }) {
 }
 
 /**
- * A limit. While it is moved, the slider shows where it would be; it is set when it is let go.
+ * A limit. While it is moved or written, both fields show what it would be, whatever happens meanwhile; it is set when
+ * the slider is let go, or the field is left.
  * @param {{ label: string, value: number, set: (limit: number) => Promise<unknown> }} props
  */
 export function Limit({ label, value, set }) {
-  const moved = useSignal(/** @type {number | null} */ (null));
-  const latest = useRef(value);
-  latest.current = value;
+  const moved = useSignal(/** @type {string | null} */ (null));
   if (!may("admin")) return html`<span class="number">${value.toLocaleString()}</span>`;
   const shown = moved.value ?? value;
   /** @param {any} event */
@@ -31,13 +30,14 @@ export function Limit({ label, value, set }) {
     const next = field.valueAsNumber;
     if (!Number.isInteger(next) || next < 0 || next > MOST) {
       toast(`${label} must be a whole number from 0 to ${MOST.toLocaleString()} (got ${field.value || "nothing"})`, "error");
-    } else if (next === value || (await attempt(() => set(next).then(() => true)))) {
-      moved.value = null;
-      return;
+    } else if (next !== value) {
+      await attempt(() => set(next));
     }
-    field.value = latest.current; // what the engine has
-    moved.value = null;
+    moved.value = null; // what the engine has
   };
+  /** @param {any} event */
+  const move = (event) => (moved.value = event.currentTarget.value);
+  const leave = () => Number(moved.value) === value && (moved.value = null); // the browser reports no change
   return html`<span class="limit">
     <input
       type="range"
@@ -45,9 +45,9 @@ export function Limit({ label, value, set }) {
       max=${Math.max(LEAST_RANGE, 2 * value)}
       value=${shown}
       aria-label=${`Change ${label}`}
-      onInput=${(/** @type {any} */ event) => (moved.value = event.currentTarget.valueAsNumber)}
+      onInput=${move}
       onChange=${change}
     />
-    <input type="number" min="0" value=${shown} aria-label=${label} onChange=${change} />
+    <input type="number" min="0" value=${shown} aria-label=${label} onInput=${move} onChange=${change} onBlur=${leave} />
   </span>`;
 }

@@ -106,7 +106,7 @@ function summary(event) {
   return text;
 }
 
-/** @param {{ query: URLSearchParams }} props */
+/** Each field keeps what a person writes, whatever arrives meanwhile. @param {{ query: URLSearchParams }} props */
 function Filters({ query }) {
   /** @param {string} name @param {string} value */
   const set = (name, value) => {
@@ -119,7 +119,8 @@ function Filters({ query }) {
         (name) => html`<label key=${name} class="field">
           <span>${name}</span>
           <input
-            value=${query.getAll(name).join(" ")}
+            key=${query.getAll(name).join(" ")}
+            defaultValue=${query.getAll(name).join(" ")}
             placeholder=${name === "type" ? "run_log" : ""}
             onChange=${(/** @type {any} */ event) => set(name, event.currentTarget.value)}
           />
