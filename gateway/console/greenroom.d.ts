@@ -29,6 +29,8 @@ export interface ConnectOptions {
   follow?: boolean;
   /** Follow only some handles, lanes or runs. */
   filter?: StateFilter | null;
+  /** `true`: numbers that JavaScript would change, such as integers beyond 2^53, are of the class `ExactNumber`. */
+  exact?: boolean;
   /** For how many seconds a command waits for a connection (30). */
   patience?: number;
   /** A listener for the state of the connection, from `connecting` on; see `Client.onConnection`. */
@@ -40,6 +42,25 @@ export interface ConnectOptions {
   /** Returns a number from 0 to 1, for the pauses between attempts to connect and for the order of addresses. */
   random?: () => number;
 }
+
+/** A number of JSON by its text, for numbers that a JavaScript number cannot hold, such as 9007199254740993. */
+export class ExactNumber {
+  /** `source`: the text of a JSON number, or a BigInt. */
+  constructor(source: string | number | bigint);
+  /** The number as JSON has it. */
+  readonly source: string;
+  toString(): string;
+  /** The nearest JavaScript number. */
+  valueOf(): number;
+  /** For `JSON.stringify`: exact where there is `JSON.rawJSON`, else a string. */
+  toJSON(): unknown;
+}
+
+/** `JSON.parse`, but a number that `JSON.stringify` would write differently, such as 1.0, is an `ExactNumber`. */
+export function parseExact(text: string): any;
+
+/** `JSON.stringify` that writes an `ExactNumber` by its text. */
+export function writeExact(value: unknown, indent?: number): string;
 
 /** Which runs a client follows: those that match every field that is present. */
 export interface StateFilter {

@@ -16,7 +16,8 @@
  * Options are in camelCase (`requestId`); snake_case (`request_id`) is accepted, too. Events, runs and snapshots keep
  * the field names of the protocol (`created_at`).
  *
- * Numbers are JavaScript numbers: an integer beyond 2^53 in parameters or results loses its last digits.
+ * Numbers are JavaScript numbers: an integer beyond 2^53 in parameters or results loses its last digits, unless the
+ * client is connected with `exact: true`; see `ExactNumber`.
  */
 
 // Errors.
@@ -49,6 +50,78 @@ export class RunEnded extends Error {
     this.name = "RunEnded";
     this.run = run;
   }
+}
+
+// Exact numbers.
+
+const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+const STRING_OR_NUMBER = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
+const MAY_BE_LARGE = /(?:^|[[:,\s])-?(?:\d{16}|\d+(?:\.\d+)?[eE]\+?\d)/;
+/** Stands before a number that was made a string. It is random, so that no string of a user begins with it. */
+const MARK = `number ${[...crypto.getRandomValues(new Uint32Array(4))].join("-")} `;
+const MARKED = new RegExp(`"${MARK}([^"]*)"`, "g");
+
+/** A number of JSON by its text, for numbers that a JavaScript number cannot hold, such as 9007199254740993. */
+export class ExactNumber {
+  /** `source`: the text of a JSON number, or a BigInt. */
+  constructor(source) {
+    const text = String(source);
+    if (!NUMBER.test(text)) {
+      throw new GreenroomError("invalid", `ExactNumber: ${shown(source)} is not a JSON number; pass text such as "12"`);
+    }
+    this.source = text;
+    Object.freeze(this);
+  }
+
+  toString() {
+    return this.source;
+  }
+
+  /** The nearest JavaScript number. */
+  valueOf() {
+    return Number(this.source);
+  }
+
+  /** For `JSON.stringify`: exact where there is `JSON.rawJSON`, else a string. */
+  toJSON() {
+    return JSON.rawJSON?.(this.source) ?? this.source;
+  }
+}
+
+/** `JSON.parse`, but a number that `JSON.stringify` would write differently, such as 1.0, is an `ExactNumber`. */
+export const parseExact = (text) => parsed(text, (number) => String(Number(number)) !== number);
+
+/** `JSON.stringify` that writes an `ExactNumber` by its text. */
+export const writeExact = (value, indent = 0) => written(value, indent, (key, one) => one);
+
+function parsed(text, isKept) {
+  const value = JSON.parse(text); // also says what is wrong with the text
+  let found = false;
+  const marked = text.replace(STRING_OR_NUMBER, (token) => {
+    if (token.startsWith('"') || !isKept(token)) return token;
+    found = true;
+    return `"${MARK}${token}"`;
+  });
+  if (!found) return value;
+  const isMarked = (one) => typeof one === "string" && one.startsWith(MARK);
+  return JSON.parse(marked, (key, one) => (isMarked(one) ? new ExactNumber(one.slice(MARK.length)) : one));
+}
+
+/** A message of the gateway, with the numbers that JavaScript would change as `ExactNumber`. Few messages have any. */
+function parsedMessage(text) {
+  if (!MAY_BE_LARGE.test(text)) return JSON.parse(text);
+  return parsed(text, (number) => {
+    const value = Number(number);
+    return !Number.isFinite(value) || (Number.isInteger(value) && !Number.isSafeInteger(value));
+  });
+}
+
+function written(value, indent, check) {
+  const marked = function (key, one) {
+    const own = this[key]; // `one` is what its toJSON returned
+    return own instanceof ExactNumber ? MARK + own.source : check(key, one);
+  };
+  return JSON.stringify(value, marked, indent)?.replace(MARKED, "$1");
 }
 
 // The fold. It follows protocol/fold.py step by step, with the same names.
@@ -610,7 +683,7 @@ class Ring {
 
 // Options: in camelCase, and in snake_case, as the protocol has them.
 
-const CONNECT = ["token", "filter", "follow", "patience", "onConnection", "WebSocket", "random"];
+const CONNECT = ["token", "filter", "follow", "exact", "patience", "onConnection", "WebSocket", "random"];
 const TRACE = ["traceparent", "tracestate"];
 const SUBMIT = [
   "handle",
@@ -748,7 +821,7 @@ function predicate(filter) {
 /** A command as JSON. JSON.stringify alone would replace NaN by null, which removes a limit or means a default. */
 function encoded(command) {
   try {
-    return JSON.stringify(command, (key, value) => {
+    return written(command, 0, (key, value) => {
       if (typeof value !== "bigint" && (typeof value !== "number" || Number.isFinite(value))) return value;
       throw new TypeError(`${key}: ${value} is not a JSON value; use another number, null or a string`);
     });
@@ -804,6 +877,7 @@ let begin; // set by Client, so that only `connect` can call it
  * - `token`: sent in the first message, never in the URL.
  * - `filter`: follow only some `handles`, `lanes` or `runs`.
  * - `follow: false`: do not follow the events. The client has no `state` and no `events()` then.
+ * - `exact: true`: numbers that JavaScript would change, such as integers beyond 2^53, are of the class `ExactNumber`.
  * - `patience`: for how many seconds a command waits for a connection (30).
  * - `onConnection`: a listener for the state of the connection, from "connecting" on; see `Client.onConnection`.
  * - `WebSocket`: the class to use instead of the global one, such as that of the package `ws`.
@@ -989,6 +1063,7 @@ export class Client {
   #token;
   #filter;
   #follow;
+  #parse;
   #patience;
   #WebSocket;
   #random;
@@ -1019,7 +1094,7 @@ export class Client {
   /** See `connect`. */
   constructor(url, options) {
     const given = read("connect", options, CONNECT);
-    const { token = null, filter = null, follow = true, patience = 30, random = Math.random } = given;
+    const { token = null, filter = null, follow = true, exact = false, patience = 30, random = Math.random } = given;
     predicate(filter);
     if (filter?.types) {
       const why = "the state needs events of all types; pass types to events() or onEvent()";
@@ -1034,6 +1109,7 @@ export class Client {
     this.#token = token;
     this.#filter = filter;
     this.#follow = follow;
+    this.#parse = exact ? parsedMessage : JSON.parse;
     this.#patience = patience * 1000;
     this.#WebSocket = given.WebSocket ?? globalThis.WebSocket;
     this.#random = random;
@@ -1535,7 +1611,7 @@ export class Client {
       quiet = 0;
       if (this.#socket !== socket || this.#failure) return;
       try {
-        this.#take(JSON.parse(data));
+        this.#take(this.#parse(data));
       } catch (error) {
         lose(error.message);
       }

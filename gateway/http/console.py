@@ -65,7 +65,7 @@ _OF_PAGE = (
     ("Permissions-Policy", "camera=(), geolocation=(), microphone=()"),
 )
 _OF_TRUSTWORTHY = (("Cross-Origin-Opener-Policy", "same-origin"),)
-"""For pages over HTTPS, or from the machine of the browser. Of others, browsers report an error and ignore it."""
+"""For pages over HTTPS, or from the machine of the browser. Elsewhere, browsers report it as an error."""
 _OF_FILE = (("Cache-Control", "public, max-age=31536000, immutable"),)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -107,6 +108,25 @@ async def test_a_long_list_is_read_page_by_page(home):
     await home.tab.until("document.querySelectorAll('tbody tr').length === 20")
     await home.tab.click("More")
     await home.tab.until("document.querySelectorAll('tbody tr').length === 25")
+
+
+async def test_a_flow_with_any_names_has_its_page_and_its_graph(home):
+    names = ["constructor", "toString", "hasOwnProperty", "__proto__"]
+    path = '$params["\\q"] $params["\\u12"] $params["\t"] $params.constructor'
+    node = {"kind": "timer", "params": {"delay_ms": 1, "note": path}}
+    edges = [{"from": one, "to": other} for one, other in itertools.pairwise(names)]
+    definition = {"start": names[0], "nodes": dict.fromkeys(names, node), "edges": edges}
+    await home.engine.flows.publish("odd", definition)
+    ticket = await home.engine.flows.start("odd")
+    await ticket.wait()
+    for address in ("flows/odd", f"runs/{ticket.id}"):
+        await home.tab.open(f"{home.url}/{address}")
+        for name in names:
+            await home.tab.until(tone(name))
+        assert await home.tab.run("document.querySelectorAll('.frame .edge').length") == 5
+    await home.tab.until("document.querySelectorAll('.box.succeeded').length === 4")
+    await home.tab.open(f"{home.url}/flows/odd")
+    await home.tab.until("document.querySelectorAll('.start-form [required]').length === 4")
 
 
 async def test_the_versions_of_a_flow_and_its_drafts_are_live(home):

@@ -411,6 +411,8 @@ async def test_a_folded_value_shows_its_beginning():
     assert found[:3] == ['{a: [1, {b: null}], c: "x"}', "[]", '"text"']
     assert found[3] == '{long: "' + "w" * 32 + "…"
     assert found[4] == "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1…"
+    program = load("parts/brief.js") + "answer(brief(greenroom.parseExact(argument), 40));"
+    assert await run_node(program, '{"a": [9007199254740993, 1.0]}') == "{a: [9007199254740993, 1.0]}"
 
 
 async def test_times_in_an_address_are_the_same_everywhere():

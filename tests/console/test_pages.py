@@ -648,7 +648,7 @@ async def test_an_unknown_run_and_an_unknown_address_say_so(home):
     await home.tab.open(f"{home.url}/runs/nothing")
     await home.tab.until_text("not found", ".error-text")
     await home.tab.open(f"{home.url}/runs/nothing/else")
-    await home.tab.until_text("nothing")
+    await home.tab.until_text("No view has this address.")
 
 
 # Hostile text.

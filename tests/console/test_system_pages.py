@@ -393,7 +393,7 @@ async def test_a_refused_limit_says_why(home):
     await home.tab.open(f"{home.url}/settings")
     for text in ("-1", "2.5"):
         await home.tab.fill('[aria-label="the global limit"]', text)
-        await home.tab.until_text(f"must be a whole number, at least 0 (got {text})", ".toasts")
+        await home.tab.until_text(f"must be a whole number from 0 to 2,147,483,647 (got {text})", ".toasts")
         await home.tab.until("document.querySelector('[aria-label=\"the global limit\"]').value === '4'")
 
 

@@ -29,14 +29,16 @@ function Connecting() {
   return html`<main class="alone" aria-live="polite">
     <h1>Greenroom</h1>
     <p>Connecting…</p>
-    ${trouble.value && html`<p class="error-text"><${Text} value=${trouble.value} /></p>`}
+    ${trouble.value &&
+    html`<p class="error-text"><${Text} value=${trouble.value} /></p>
+      <button onClick=${logOut}>Log in with another token</button>`}
   </main>`;
 }
 
 function Page() {
   const { view: name, names, query } = address.value;
   const view = VIEWS.find((one) => one.view === name);
-  const component = names.length > 0 ? view?.one : view?.component;
+  const component = [view?.component, view?.one][names.length]; // an address has at most two parts
   useEffect(() => addShortcuts([{ key: "?", what: "Show the keyboard shortcuts", run: help }]), []);
   useEffect(() => {
     document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // on a phone

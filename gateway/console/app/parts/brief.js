@@ -1,5 +1,7 @@
 /** A value in one line. Pure. */
 
+import { ExactNumber } from "../../greenroom.js";
+
 /** The beginning of a value in one line. It reads no more of the value than it shows. @param {unknown} value @param {number} most letters */
 export function brief(value, most) {
   let text = "";
@@ -8,6 +10,7 @@ export function brief(value, most) {
     if (text.length > most) return;
     if (typeof one === "string") text += JSON.stringify(one.slice(0, most + 1));
     else if (typeof one !== "object" || one === null) text += JSON.stringify(one);
+    else if (one instanceof ExactNumber) text += one.source;
     else {
       const isList = Array.isArray(one);
       text += isList ? "[" : "{";

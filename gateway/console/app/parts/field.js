@@ -1,6 +1,7 @@
 /** A text field of a form, with its label. The form reads it by its name when it is submitted. */
 
 import { html } from "../../vendor/ui.js";
+import { InvisibleLetters } from "./text.js";
 
 /**
  * @param {object} props
@@ -26,5 +27,6 @@ export function Field({ name, label, value = "", type = "text", placeholder = ""
       spellcheck=${false}
       autocomplete="off"
     />
+    <${InvisibleLetters} value=${value} />
   </label>`;
 }

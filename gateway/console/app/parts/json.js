@@ -1,5 +1,6 @@
 /** A JSON value that can be unfolded. What is folded is not rendered, so a large value costs little. */
 
+import { ExactNumber, writeExact } from "../../greenroom.js";
 import { html, useEffect, useRef, useState } from "../../vendor/ui.js";
 import { report } from "../state/toasts.js";
 import { brief } from "./brief.js";
@@ -14,7 +15,7 @@ const SMALL = 300;
 export function Json({ value, open = true }) {
   const [plain, setPlain] = useState("");
   const copy = () => {
-    const text = JSON.stringify(value, null, 2);
+    const text = writeExact(value, 2);
     if (navigator.clipboard) report(() => navigator.clipboard.writeText(text), "copied");
     else setPlain(text); // over plain HTTP, except from this machine
   };
@@ -37,7 +38,7 @@ function Selected({ text }) {
 /** `depth`: how many levels are unfolded at first; 0: this one if it is small. @param {{ value: any, depth: number, name?: string }} props */
 function Value({ value, depth, name }) {
   const label = name === undefined ? null : html`<span class="json-name">${visible(name)}: </span>`;
-  if (typeof value !== "object" || value === null) return html`<div class="json-line">${label}<${Plain} value=${value} /></div>`;
+  if (typeof value !== "object" || value === null || value instanceof ExactNumber) return html`<div class="json-line">${label}<${Plain} value=${value} /></div>`;
   return html`<${Group} value=${value} depth=${depth} label=${label} />`;
 }
 
@@ -63,8 +64,8 @@ function Group({ value, depth, label }) {
 /** @param {{ value: unknown }} props */
 function Plain({ value }) {
   const [whole, setWhole] = useState(false);
-  const text = JSON.stringify(value);
-  const kind = value === null ? "null" : typeof value;
+  const text = writeExact(value);
+  const kind = value === null ? "null" : value instanceof ExactNumber ? "number" : typeof value;
   if (text.length <= LONG || whole) return html`<bdi class="json-${kind}">${visible(text)}</bdi>`;
   return html`<bdi class="json-${kind}">${visible(text.slice(0, LONG))}…</bdi>
     <button class="quiet" onClick=${() => setWhole(true)}>${text.length - LONG} more characters</button>`;

@@ -5,6 +5,7 @@ import { may } from "../state/session.js";
 import { attempt, toast } from "../state/toasts.js";
 
 const LEAST_RANGE = 10;
+const MOST = 2 ** 31 - 1; // as in protocol/validation.py
 
 /** @param {{ used: number, limit: number }} props */
 export function Use({ used, limit }) {
@@ -27,11 +28,12 @@ export function Limit({ label, value, set }) {
   const change = async (event) => {
     const field = event.currentTarget;
     const next = field.valueAsNumber;
-    if (!Number.isInteger(next) || next < 0) {
-      toast(`${label} must be a whole number, at least 0 (got ${Number.isNaN(next) ? "no number" : next})`, "error");
-      field.value = String(value);
-    } else if (next !== value) await attempt(() => set(next));
-    moved.value = null;
+    if (!Number.isInteger(next) || next < 0 || next > MOST) {
+      toast(`${label} must be a whole number from 0 to ${MOST.toLocaleString()} (got ${field.value || "nothing"})`, "error");
+    } else if (next !== value) {
+      await attempt(() => set(next));
+    }
+    moved.value = null; // what the engine has
   };
   /** @param {any} event */
   const move = (event) => (moved.value = event.currentTarget.value);

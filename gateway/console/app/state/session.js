@@ -13,6 +13,7 @@ import { Live } from "./live.js";
 
 const KEY = "greenroom.token";
 const PAUSE = 2_000;
+const LONGEST = 1_000; // characters of a token; a gateway closes the connection at a much longer one
 const RANKS = ["viewer", "operator", "admin"];
 
 /** @typedef {import("../../greenroom.js").Client} Client */
@@ -37,6 +38,8 @@ export const live = new Live();
 
 /** @type {Client | null} */
 let current = null;
+/** How many times the page tried to connect, or the person gave up an attempt: an older attempt changes nothing. */
+let attempts = 0;
 
 /** The client. Views exist only while there is one. @returns {Client} */
 export function client() {
@@ -66,6 +69,7 @@ export const start = () => open(sessionStorage.getItem(KEY) ?? localStorage.getI
  */
 export async function logIn(token, keep) {
   forget();
+  if (token.length > LONGEST) return refuse(new Error(`this is no token: it has ${token.length.toLocaleString()} characters`), true);
   await open(token);
   if (phase.value === "open") (keep ? localStorage : sessionStorage).setItem(KEY, token);
 }
@@ -73,6 +77,7 @@ export async function logIn(token, keep) {
 /** Forget the token, and close the connection. */
 export function logOut() {
   forget();
+  attempts += 1;
   current?.close();
   current = null;
   trouble.value = "";
@@ -86,10 +91,12 @@ function forget() {
 
 /** @param {string | null} token */
 async function open(token) {
+  const attempt = ++attempts;
   phase.value = "connecting";
   trouble.value = "";
   try {
-    const made = await connect(SOCKET, { token, onConnection: report });
+    const made = await connect(SOCKET, { token, exact: true, onConnection: (state) => attempt === attempts && report(state) });
+    if (attempt !== attempts) return made.close();
     current = made;
     role.value = made.role;
     caller.value = made.name ?? "";
@@ -97,6 +104,7 @@ async function open(token) {
     live.follow(made);
     phase.value = "open";
   } catch (error) {
+    if (attempt !== attempts) return;
     if (/** @type {any} */ (error).code === "unavailable") return repeat(token, error);
     refuse(error, token !== null || /** @type {any} */ (error).code !== "unauthorized");
   }
@@ -105,7 +113,8 @@ async function open(token) {
 /** @param {string | null} token @param {unknown} error */
 function repeat(token, error) {
   trouble.value = String(/** @type {Error} */ (error).message);
-  setTimeout(() => phase.value === "connecting" && open(token), PAUSE);
+  const attempt = attempts;
+  setTimeout(() => attempt === attempts && open(token), PAUSE);
 }
 
 /** Ask for a token, and say why, unless the person has not given one yet. @param {unknown} error @param {boolean} says */

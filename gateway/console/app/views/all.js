@@ -31,8 +31,8 @@ import { Workers } from "./workers.js";
  * @property {boolean} [whole] whether only tokens without limits may see it
  */
 
-const Flows = later(() => import("./flows/flows.js"), "Flows");
-const Flow = later(() => import("./flows/flow.js"), "Flow");
+const Flows = later((suffix) => import(`./flows/flows.js${suffix}`), "Flows");
+const Flow = later((suffix) => import(`./flows/flow.js${suffix}`), "Flow");
 
 /** @type {View[]} */
 export const VIEWS = [

@@ -3,12 +3,12 @@
  * paused, goes on to receive them without moving what a person reads.
  */
 
-import { EVENT_TYPES } from "../../greenroom.js";
+import { EVENT_TYPES, writeExact } from "../../greenroom.js";
 import { html, useEffect, useMemo, useSignal } from "../../vendor/ui.js";
 import { Moment, Nothing, RunLink } from "../parts/basic.js";
 import { FilterForm } from "../parts/filterform.js";
 import { Json } from "../parts/json.js";
-import { Text, visible } from "../parts/text.js";
+import { InvisibleLetters, Text, visible } from "../parts/text.js";
 import { VirtualList } from "../parts/virtual.js";
 import { go, to } from "../state/address.js";
 import { focusList } from "../state/focus.js";
@@ -129,7 +129,7 @@ function summary(event) {
   const known = summaries.get(event);
   if (known !== undefined) return known;
   const own = Object.entries(event).filter(([name, value]) => !COMMON.has(name) && value !== null);
-  const parts = own.map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
+  const parts = own.map(([name, value]) => `${name}=${typeof value === "string" ? value : writeExact(value)}`);
   const text = visible(parts.join(" ").slice(0, LONGEST));
   summaries.set(event, text);
   return text;
@@ -153,6 +153,7 @@ function Filters({ query }) {
             list=${name === "type" ? "event-types" : undefined}
             onChange=${(/** @type {any} */ event) => set(name, event.currentTarget.value)}
           />
+          <${InvisibleLetters} value=${query.getAll(name).join(" ")} />
         </label>`,
       )}
       <datalist id="event-types">${EVENT_TYPES.map((type) => html`<option key=${type} value=${type} />`)}</datalist>

@@ -1,5 +1,6 @@
 /** One flow: its versions, and the chosen one: its graph, a form to start it, its text to edit, or two compared. */
 
+import { parseExact } from "../../../greenroom.js";
 import { html, useEffect, useMemo, useRef, useSignal } from "../../../vendor/ui.js";
 import { Moment, Nothing } from "../../parts/basic.js";
 import { Differences } from "../../parts/editor.js";
@@ -100,7 +101,7 @@ function useDefinitions(rows) {
   const problem = useSignal("");
   useEffect(() => {
     Promise.all(rows.map(({ id }) => client().flows.version(id)))
-      .then((found) => (definitions.value = found.map(({ definition }) => JSON.parse(definition))))
+      .then((found) => (definitions.value = found.map(({ definition }) => parseExact(definition))))
       .catch((error) => (problem.value = error.message));
   }, []);
   return { definitions, problem };

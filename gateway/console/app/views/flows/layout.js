@@ -16,6 +16,9 @@ const POINT = 14;
 const HEAD = 16; // where the name of a subflow is
 const MANY = 120; // a larger graph takes seconds if all of its edges avoid its nodes
 
+/** The name of a place for dagre, which keeps places in objects that inherit `constructor` and `toString`. @param {string} path */
+const named = (path) => `/${path}`;
+
 /** @param {string} text */
 export const short = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text);
 
@@ -41,19 +44,19 @@ export async function layout({ places, links }) {
     graph.setGraph({ rankdir: "TB", nodesep: 28, ranksep: 40, edgesep: 14, marginx: 12, marginy: 12, ranker });
     for (const place of own) {
       const within = inner.get(place.path);
-      graph.setNode(place.path, within ? { width: Math.max(90, within.width), height: within.height + HEAD } : size(place));
+      graph.setNode(named(place.path), within ? { width: Math.max(90, within.width), height: within.height + HEAD } : size(place));
     }
     const routed = isLarge ? firstWays(own, edges) : new Set(edges);
     edges.forEach((link, index) => {
       const text = label(link.action);
       const options = { width: LETTER * text.length, height: text ? 14 : 0, labelpos: "c" };
-      if (routed.has(link)) graph.setEdge(link.from, link.to, options, String(index));
+      if (routed.has(link)) graph.setEdge(named(link.from), named(link.to), options, String(index));
     });
     dagre.layout(graph);
     const { width = 0, height = 0 } = graph.graph();
     const move = (/** @type {number} */ x, /** @type {number} */ y) => {
       for (const { path } of own) {
-        const box = moved(graph.node(path), x, y);
+        const box = moved(graph.node(named(path)), x, y);
         boxes.set(path, box);
         const within = inner.get(path);
         within?.move(box.x - within.width / 2, box.y - box.height / 2 + HEAD);
@@ -61,7 +64,7 @@ export async function layout({ places, links }) {
       edges.forEach((link, index) => {
         const { from, to } = link;
         if (!routed.has(link)) return lines.set(link, direct(/** @type {Box} */ (boxes.get(from)), /** @type {Box} */ (boxes.get(to))));
-        const line = graph.edge(from, to, String(index));
+        const line = graph.edge(named(from), named(to), String(index));
         lines.set(link, { ...moved({ x: 0, y: 0, ...line }, x, y), points: line.points.map((point) => moved(point, x, y)) });
       });
     };

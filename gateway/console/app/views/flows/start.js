@@ -1,8 +1,9 @@
 /** The form that starts a run of a flow: a field for each parameter that its nodes read, and JSON for any others. */
 
+import { parseExact, writeExact } from "../../../greenroom.js";
 import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { visible } from "../../parts/text.js";
-import { parsed, valueOf } from "../../parts/value.js";
+import { valueOf } from "../../parts/value.js";
 import { ValueField } from "../../parts/valuefield.js";
 import { go, to } from "../../state/address.js";
 import { Requests } from "../../state/requests.js";
@@ -20,7 +21,7 @@ export function Start({ name, version, definition }) {
   const read = (text) => {
     problem.value = "";
     try {
-      const others = text.trim() === "" ? {} : parsed(text);
+      const others = text.trim() === "" ? {} : parseExact(text);
       if (typeof others === "object" && others !== null && !Array.isArray(others)) return others;
       problem.value = "the other parameters must be a JSON object";
     } catch (error) {
@@ -36,7 +37,7 @@ export function Start({ name, version, definition }) {
     const typed = parameters.map((one, index) => [one.name, String(fields.get(`parameter ${index}`))]).filter(([, text]) => text !== "");
     const params = { ...others, ...Object.fromEntries(typed.map(([key, text]) => [key, valueOf(text).value])) };
     const handle = String(fields.get("handle")).trim() || null;
-    const submission = JSON.stringify([version, params, handle]);
+    const submission = writeExact([version, params, handle]);
     const requestId = requests.idOf(submission);
     sending.value = true;
     const ticket = await attempt(() => client().flows.start(name, { version, params, handle, requestId }), "started");
@@ -51,7 +52,7 @@ export function Start({ name, version, definition }) {
         name=${`parameter ${index}`}
         label=${html`${visible(own)}${required && html` <small class="faint">required</small>`}`}
         required=${required}
-        placeholder=${usual === undefined ? "text, or JSON" : visible(JSON.stringify(usual))}
+        placeholder=${usual === undefined ? "text, or JSON" : visible(writeExact(usual))}
       />`,
     )}
     <label><span>Other parameters</span><textarea name="others" rows="2" placeholder="a JSON object" spellcheck=${false}></textarea></label>

@@ -1,5 +1,6 @@
 /** The walk of one run through its flow: the graph with its states, and the node runs. */
 
+import { parseExact } from "../../../greenroom.js";
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Elapsed, Moment, Nothing, Status } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
@@ -28,7 +29,7 @@ export function Walk({ run, events }) {
     client()
       .flows.task(run.id)
       .then((task) => client().flows.version(task.version.id))
-      .then((row) => (definition.value = JSON.parse(row.definition)))
+      .then((row) => (definition.value = parseExact(row.definition)))
       .catch((error) => (problem.value = error.message));
   }, [run.id]);
   const walk = useMemo(() => walked(events, run.status), [events, run.status]);

@@ -1,5 +1,7 @@
 /** A JSON value as YAML, as a person would write it. Pure. */
 
+import { ExactNumber, writeExact } from "../../../greenroom.js";
+
 const PLAIN = /^[A-Za-z_$][\w$./-]*( [\w$./-]+)*$/;
 const CONSTANT = /^(true|false|null|yes|no|on|off|y|n)$/i;
 /** What is invisible, changes the direction of text, or is not allowed in YAML. */
@@ -24,10 +26,10 @@ function field(head, value, indent) {
 }
 
 /** Whether the value is written on one line. @param {any} value */
-const isEmpty = (value) => typeof value !== "object" || value === null || Object.keys(value).length === 0;
+const isEmpty = (value) => typeof value !== "object" || value === null || value instanceof ExactNumber || Object.keys(value).length === 0;
 
 /** @param {any} value */
-const scalar = (value) => (typeof value === "string" ? text(value) : JSON.stringify(value));
+const scalar = (value) => (typeof value === "string" ? text(value) : writeExact(value));
 
 /** @param {string} value */
 function text(value) {

@@ -1,10 +1,9 @@
 /** The draft parameters of a handle, as JSON that a person edits, and the runs that are started with it. */
 
-import { hasEnded } from "../../../greenroom.js";
+import { hasEnded, parseExact, writeExact } from "../../../greenroom.js";
 import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { RunLink } from "../../parts/basic.js";
-import { visible } from "../../parts/text.js";
-import { parsed } from "../../parts/value.js";
+import { InvisibleLetters, visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { Requests } from "../../state/requests.js";
 import { client, limits, live, may } from "../../state/session.js";
@@ -42,7 +41,7 @@ export function Draft({ name, handle, last }) {
 
   /** Save the draft. Returns whether it is saved. */
   const save = async () => {
-    const params = text.trim() ? JSON.parse(text) : null;
+    const params = text.trim() ? parseExact(text) : null;
     if (!(await succeeded(() => client().setParams(name, params)))) return false;
     edited.value = null;
     return true;
@@ -78,6 +77,7 @@ export function Draft({ name, handle, last }) {
       value=${text}
       onInput=${(/** @type {any} */ event) => (edited.value = { text: event.currentTarget.value, of: edited.value?.of ?? stored })}
     ></textarea>
+    <${InvisibleLetters} value=${text} />
     <p id="draft-problem" class="error-text" aria-live="polite">${visible(problem)}</p>
     ${offers && html`<p class="faint">The draft is empty. These are the parameters of the last run, <${RunLink} id=${last?.id} short />: a new run gets them too, unless you change them.</p>`}
     ${changed && edited.value?.of !== stored && html`<p class="error-text">The draft was changed by someone else. Save replaces it.</p>`}
@@ -135,12 +135,12 @@ function Start({ handle, last, off, submit }) {
 }
 
 /** @param {unknown} params */
-const written = (params) => (params === null ? "" : JSON.stringify(params, null, 2));
+const written = (params) => (params === null ? "" : writeExact(params, 2));
 
 /** @param {string} text */
 function problemOf(text) {
   try {
-    if (text.trim()) parsed(text);
+    if (text.trim()) parseExact(text);
     return "";
   } catch (error) {
     return `the draft is not valid JSON: ${/** @type {Error} */ (error).message}`;

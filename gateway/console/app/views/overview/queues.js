@@ -36,7 +36,7 @@ function Queue({ lane, wait: { run, since, queued, blockers } }) {
 /** Why the first run of a lane does not start. @param {string} name @param {import("../../../greenroom.js").RunRecord} run */
 export function reason(name, run) {
   const counts = live.counts.value;
-  const lane = counts?.lanes[name];
+  const lane = Object.hasOwn(counts?.lanes ?? {}, name) ? counts?.lanes[name] : undefined;
   if (!counts || !lane) return "";
   if (lane.paused) return "the lane is paused";
   if (run.waiting_for === "executor") return "no executor has room for it";

@@ -1,10 +1,10 @@
 /** The open interrupts of a run, and how a person answers one: approve, deny, or any JSON. */
 
+import { parseExact } from "../../../greenroom.js";
 import { html, useRef, useSignal } from "../../../vendor/ui.js";
 import { Elapsed, HandleLink, RunLink } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
 import { Text, visible } from "../../parts/text.js";
-import { parsed } from "../../parts/value.js";
 import { now, span } from "../../state/clock.js";
 import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
@@ -46,14 +46,14 @@ function Interrupt({ id, interrupt, linked, isOpen, end }) {
   const sendText = () => {
     try {
       problem.value = "";
-      send(parsed(text.value), text.value.trim().slice(0, MOST_SHOWN));
+      send(parseExact(text.value), text.value.trim().slice(0, MOST_SHOWN));
     } catch (error) {
       problem.value = `the answer is not valid JSON: ${/** @type {Error} */ (error).message}`;
     }
   };
   const { key, data, opened_at, deadline } = interrupt;
   const run = live.runs.get(interrupt.run);
-  const { question, choices, node } = formOf(data, run);
+  const { question, choices, more, node } = formOf(data, run);
   const off = sending.value || !isOpen;
   return html`<article ref=${card} class="interrupt card ${isOpen ? "" : "closed"}" aria-label=${isOpen ? "Open interrupt" : "Closed interrupt"} tabindex=${linked ? -1 : undefined}>
     <p class="interrupt-head">
@@ -73,8 +73,9 @@ function Interrupt({ id, interrupt, linked, isOpen, end }) {
       ${may("operator") &&
       html`<div class="actions" inert=${!isOpen}>
         ${choices.map(
-          (choice) => html`<button key=${choice} disabled=${off} onClick=${() => send({ approved: true, choice }, choice)}><${Text} value=${choice} /></button>`,
+          (choice) => html`<button key=${choice} disabled=${off} onClick=${() => send({ approved: true, choice }, choice)}>${choice.trim() ? html`<${Text} value=${choice} />` : `“${choice}”, without text`}</button>`,
         )}
+        ${more > 0 && html`<p class="faint">${more} more ${more === 1 ? "choice is" : "choices are"} in the data above: send one as another answer, {"approved": true, "choice": "…"}.</p>`}
         ${choices.length === 0 && html`<button class="primary" disabled=${off} onClick=${() => send({ approved: true }, "approved")}>Approve</button>`}
         <button class="danger" disabled=${off} onClick=${() => send({ approved: false }, "denied")}>Deny</button>
         <details class="other">
@@ -101,19 +102,21 @@ function told(end) {
 
 /**
  * What the data of an interrupt says about its form: a text `question`, and `choices`, a list of texts. Those of a flow's
- * approval are in the node's parameters or its input.
+ * approval are in the node's parameters or its input. `more`: how many choices have no button.
  * @param {any} data
  * @param {RunRecord | undefined} run
- * @returns {{ question: string, choices: string[], node: string }}
+ * @returns {{ question: string, choices: string[], more: number, node: string }}
  */
 function formOf(data, run) {
   const { node, approval_key: approval, params, input } = objectOf(data);
   const isApproval = run !== undefined && flowOf(run) !== null && typeof node === "string" && typeof approval === "string";
   const { question, choices } = isApproval ? { ...objectOf(input), ...objectOf(params) } : objectOf(data);
-  const texts = Array.isArray(choices) && choices.every((one) => typeof one === "string") ? choices : [];
+  const texts = [...new Set(Array.isArray(choices) && choices.every((one) => typeof one === "string") ? choices : [])];
+  const shown = texts.slice(0, MOST_CHOICES);
   return {
     question: typeof question === "string" ? question : "",
-    choices: [...new Set(texts)].slice(0, MOST_CHOICES),
+    choices: shown,
+    more: texts.length - shown.length,
     node: isApproval ? node : "",
   };
 }

@@ -8,7 +8,7 @@ import { Moment, Nothing } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
 import { exact } from "../../state/clock.js";
 import { client } from "../../state/session.js";
-import { attempt } from "../../state/toasts.js";
+import { report } from "../../state/toasts.js";
 
 /** @typedef {import("../../../greenroom.js").GreenroomEvent} GreenroomEvent */
 /** @typedef {import("../../../greenroom.js").RunLog} RunLog */
@@ -76,13 +76,13 @@ export function Log({ id, events }) {
     </div>
     ${first > 0 && html`<button class="quiet" onClick=${earlier}>${first} earlier lines</button>`}
     ${shown.length === 0 && html`<${Nothing}>No line matches.<//>`}
-    <ol ref=${place} class="log mono" role="log" aria-label="Log" tabindex="0" onScroll=${scrolled}>
+    <div ref=${place} class="log mono" role="log" aria-label="Log" tabindex="0" onScroll=${scrolled}><ol>
       ${shown.map(
         (line) => html`<li key=${line.seq} class=${line.level}>
           <${Moment} at=${line.at} /> <span class="level">${line.level}</span> <${Text} value=${line.text} lines />
         </li>`,
       )}
-    </ol>`;
+    </ol></div>`;
 }
 
 /** How many lines are not after this seq. @param {RunLog[]} lines @param {number} seq */
@@ -102,7 +102,7 @@ function Download({ id }) {
   const reading = useSignal(false);
   const download = async () => {
     reading.value = true;
-    const parts = await attempt(() => whole(id));
+    const parts = await report(() => whole(id));
     reading.value = false;
     if (parts) save(parts, `log-${id}.txt`);
   };

@@ -4,7 +4,7 @@ import { html, useEffect, useMemo } from "../../../vendor/ui.js";
 import { Elapsed, FilterLink, HandleLink, Moment, Nothing, Progress, RunLink, Status, Tags } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
 import { later } from "../../parts/later.js";
-import { Text } from "../../parts/text.js";
+import { LongText, Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { live } from "../../state/session.js";
 import { useSubject } from "../../state/title.js";
@@ -23,7 +23,7 @@ import { Waits } from "./waits.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
-const Walk = later(() => import("../flows/walk.js"), "Walk");
+const Walk = later((suffix) => import(`../flows/walk.js${suffix}`), "Walk");
 
 /** @param {{ names: string[] }} props */
 export function Run({ names: [id] }) {
@@ -59,7 +59,7 @@ export function Run({ names: [id] }) {
     ${asked.list.length > 0 &&
     html`<section aria-label="Interrupts" ...${asked.handlers}><${Interrupts} list=${asked.list} closed=${asked.closed} /></section>`}
     <${Waits} run=${run} />
-    ${run.error && html`<section class="card failed-card"><h2>Error</h2><${Text} value=${run.error} mono lines /></section>`}
+    ${run.error && html`<section class="card failed-card"><h2>Error</h2><${LongText} value=${run.error} mono /></section>`}
     ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}
     <div class="columns">
       <section class="card"><h2>About</h2><${About} run=${run} by=${story.by.value} /></section>

@@ -37,13 +37,17 @@ export class Story {
 
   /** Read the history, and follow the run until `close`. */
   async open() {
-    this.#stop = client().onEvent((event) => {
+    const connection = client();
+    const ignoreEvents = connection.onEvent((event) => {
       if (event.type === "snapshot") this.#read();
       else this.#add([event]);
     }, { runs: [this.#id] });
+    const ignoreConnection = connection.onConnection(({ status }) => status === "connected" && this.problem.peek() && this.#read());
+    this.#stop = () => {
+      ignoreEvents();
+      ignoreConnection();
+    };
     await this.#read();
-    const [first] = (await this.#ask({ limit: 1 })) ?? [];
-    this.by.value = first?.by ?? "";
   }
 
   close() {
@@ -73,6 +77,8 @@ export class Story {
     this.#isRead = true;
     this.#add(found);
     this.hasEarlier.value = found.length === PAGE;
+    const [first] = (await this.#ask({ limit: 1 })) ?? [];
+    this.by.value = first?.by ?? "";
   }
 
   /** @param {import("../../../greenroom.js").HistoryOptions} options */

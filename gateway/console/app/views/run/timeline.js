@@ -3,7 +3,7 @@
 import { html } from "../../../vendor/ui.js";
 import { Elapsed, Moment, Status } from "../../parts/basic.js";
 import { now, span } from "../../state/clock.js";
-import { Text, visible } from "../../parts/text.js";
+import { LongText, visible } from "../../parts/text.js";
 
 /** @typedef {import("../../../greenroom.js").GreenroomEvent} GreenroomEvent */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
@@ -87,14 +87,14 @@ export function Timeline({ run, events, called = [] }) {
         ></span>`,
       )}
     </div>`}
-    <ol>
+    <ol tabindex="0" aria-label="Phases">
       ${list.filter(({ status }) => status !== "earlier").map(
         ({ status, from, to, attempt, why }) => html`<li key=${`${from} ${status}`}>
           <${Moment} at=${from} />
           <${Status} status=${status} />
           <span class="faint">${ENDED.has(status) ? `after ${span(from - begin)}` : html`for <${Elapsed} from=${from} to=${to} />`}</span>
           ${attempt > 0 && html`<span class="faint">attempt ${attempt}</span>`}
-          ${why && html`<span class="why"><${Text} value=${why} lines /></span>`}
+          ${why && html`<${LongText} className="why" value=${why} />`}
         </li>`,
       )}
     </ol>

@@ -3,7 +3,7 @@
  * same rules as `protocol/run_filter.py`, and `text`, which a run contains anywhere.
  */
 
-import { hasEnded } from "../../../greenroom.js";
+import { hasEnded, writeExact } from "../../../greenroom.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 /** @typedef {import("../../../greenroom.js").RunStatus} RunStatus */
@@ -110,7 +110,7 @@ function contains(run, text) {
     if (run[name]?.toLowerCase().includes(text)) return true;
   }
   if (Object.entries(run.tags).some(([name, value]) => `${name}=${value}`.toLowerCase().includes(text))) return true;
-  return run.params !== null && JSON.stringify(run.params).toLowerCase().includes(text);
+  return run.params !== null && writeExact(run.params).toLowerCase().includes(text);
 }
 
 /**

@@ -3,7 +3,7 @@
 import { html } from "../../../vendor/ui.js";
 import { FilterForm } from "../../parts/filterform.js";
 import { Icon } from "../../parts/icon.js";
-import { visible } from "../../parts/text.js";
+import { InvisibleLetters, visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { now } from "../../state/clock.js";
 import { COLUMNS, chosen, toggle } from "./columns.js";
@@ -86,6 +86,7 @@ function Field({ name, label, placeholder = "", query, set }) {
       placeholder=${placeholder}
       onChange=${(/** @type {any} */ event) => set(name, event.currentTarget.value || null)}
     />
+    <${InvisibleLetters} value=${query.get(name)} />
   </label>`;
 }
 
@@ -105,8 +106,6 @@ function TimeField({ name, label, query, set }) {
 
 /** @param {URLSearchParams} query @param {string} name @param {string | string[] | null} value */
 function changed(query, name, value) {
-  /** @type {Record<string, string | string[] | null>} */
-  const all = {};
-  for (const one of query.keys()) all[one] = query.getAll(one);
+  const all = Object.fromEntries([...query.keys()].map((one) => [one, query.getAll(one)]));
   return to("runs", [], { ...all, [name]: value });
 }

@@ -1,8 +1,9 @@
 /** The form that creates a schedule or changes one. Options that it does not show stay as they are. */
 
+import { parseExact, writeExact } from "../../../greenroom.js";
 import { html, useSignal } from "../../../vendor/ui.js";
 import { Field } from "../../parts/field.js";
-import { Text } from "../../parts/text.js";
+import { InvisibleLetters, Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { client, live } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
@@ -28,7 +29,7 @@ export function Form({ schedule }) {
     const text = (/** @type {string} */ name) => String(given.get(name) ?? "").trim();
     let params;
     try {
-      params = text("params") ? JSON.parse(text("params")) : undefined;
+      params = text("params") ? parseExact(text("params")) : undefined;
     } catch (error) {
       problem.value = `the parameters are not valid JSON: ${/** @type {Error} */ (error).message}`;
       return;
@@ -79,6 +80,7 @@ export function Form({ schedule }) {
     <${Field} name="missed_limit" label="At most, if all fire" type="number" value=${schedule?.missed_limit ?? 100} />
     <label class="wide"><span>Parameters, as JSON; empty: the draft of the handle</span>
       <textarea name="params" rows="4" spellcheck=${false} defaultValue=${written(schedule?.params)}></textarea>
+      <${InvisibleLetters} value=${written(schedule?.params)} />
     </label>
     ${!schedule && html`<label class="check wide"><input type="checkbox" name="paused" /> Create it paused</label>`}
     ${problem.value && html`<p class="error-text wide" role="alert"><${Text} value=${problem.value} /></p>`}
@@ -97,4 +99,4 @@ function timesIn(given) {
 }
 
 /** Parameters as JSON; without any, the field is empty. @param {unknown} params */
-const written = (params) => (params === undefined || params === null ? "" : JSON.stringify(params, null, 2));
+const written = (params) => (params === undefined || params === null ? "" : writeExact(params, 2));
