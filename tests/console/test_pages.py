@@ -846,7 +846,7 @@ async def test_without_a_connection_actions_are_refused_and_times_stand_still(ho
         await home.tab.until_text("nothing was sent", ".toast.error")
         assert await home.tab.run("document.querySelector('dialog')") is None
         await home.tab.click("Dismiss")
-        await home.tab.fill("#message", "go")
+        await home.tab.fill("[name=message]", "go")
         await home.tab.click("Send", ".message")
         await home.tab.until_text("nothing was sent", ".toast.error")
         await trio.sleep(1.1)

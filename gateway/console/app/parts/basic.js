@@ -1,5 +1,6 @@
 /** Small parts that all views use: links, statuses, times, tags and progress. */
 
+import { ExactNumber } from "../../greenroom.js";
 import { html } from "../../vendor/ui.js";
 import { to } from "../state/address.js";
 import { exact, moment, now, span } from "../state/clock.js";
@@ -72,16 +73,20 @@ export function Tags({ tags, tabindex }) {
 /** `brief`: in a narrow place. Numbers are never cut off there: long ones become a percentage. @param {{ run: RunRecord, brief?: boolean }} props */
 export function Progress({ run, brief = false }) {
   const { done, total } = run.progress ?? {};
-  if (typeof done !== "number") return null;
-  if (typeof total !== "number" || total <= 0) {
-    return html`<span class="number" title=${done}>${brief && String(done).length > MOST_BRIEF ? COMPACT.format(done) : done}</span>`;
+  if (!isNumber(done)) return null;
+  const [part, most] = [Number(done), isNumber(total) ? Number(total) : 0];
+  if (most <= 0) {
+    return html`<span class="number" title=${String(done)}>${brief && String(done).length > MOST_BRIEF ? COMPACT.format(part) : String(done)}</span>`;
   }
   const whole = `${done} / ${total}`;
   return html`<span class="progress">
-    <progress value=${Math.min(done, total)} max=${total} aria-label="progress"></progress>
-    <span class="number" title=${whole}>${brief && whole.length > MOST_BRIEF ? PERCENT.format(done / total) : whole}</span>
+    <progress value=${Math.min(part, most)} max=${most} aria-label="progress"></progress>
+    <span class="number" title=${whole}>${brief && whole.length > MOST_BRIEF ? PERCENT.format(part / most) : whole}</span>
   </span>`;
 }
+
+/** @param {unknown} value */
+const isNumber = (value) => typeof value === "number" || value instanceof ExactNumber;
 
 /** What stands where there is nothing. @param {{ children?: any }} props */
 export const Nothing = ({ children }) => html`<p class="nothing">${children}</p>`;
