@@ -11,7 +11,7 @@ import pytest
 from tests.clients.javascript import node
 from tests.servers import Server, make_certificate
 
-from .newcomer import Newcomer, blocks, commands, has_tools, in_a_function
+from .newcomer import ROOT, Newcomer, blocks, commands, has_tools, in_a_function
 
 pytestmark = pytest.mark.skipif(not has_tools(), reason="needs git, and Python for other users")
 
@@ -31,8 +31,13 @@ def test_the_demo_runs_in_a_fresh_clone(newcomer: Newcomer) -> None:
     assert demo.process.returncode == 0, demo.text
 
 
-def test_the_tests_run_in_a_fresh_clone(newcomer: Newcomer) -> None:
+def test_the_command_for_the_tests_is_that_of_ci() -> None:
     assert TESTS in commands(README)
+    assert f"\n{TESTS.rpartition(' && ')[2]}\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+@pytest.mark.long("GREENROOM_FRESH")  # `.ci/run` does the same with all tests
+def test_the_tests_run_in_a_fresh_clone(newcomer: Newcomer) -> None:
     # The README names `-k layers`. One process and one file: each process that collects all tests takes long.
     text = newcomer.run(f"{TESTS} -k layers -n 0 tests/test_layers.py", cwd=newcomer.home)
     assert " passed" in text

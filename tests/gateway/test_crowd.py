@@ -1,7 +1,7 @@
 """Many clients and many runs: at the end each connected client has the engine's exact state, the memory of
 the server is bounded, and the server has not failed.
 
-`GREENROOM_CROWD` is the number of clients, by default 200, with ten runs each; 1000 is the long form.
+`GREENROOM_CROWD` is the number of clients, by default 100, with ten runs each; 1000 is the long form.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from . import crowd
 
 ROOT = Path(__file__).resolve().parents[2]
 
-CLIENTS = int(os.environ.get("GREENROOM_CROWD", "200"))
+CLIENTS = int(os.environ.get("GREENROOM_CROWD", "100"))
 RUNS = 10 * CLIENTS
 PATIENCE = 60.0 + CLIENTS
 
