@@ -45,6 +45,7 @@ class Tab:
         self._browser = browser
         self._session = session
         self._context = context
+        self._loaded = trio.Event()
 
     async def call(self, method: str, **params: Any) -> Any:
         """Call a method of the DevTools protocol."""
@@ -54,6 +55,13 @@ class Tab:
         """Load a page, and wait until the console shows a heading."""
         await self.call("Page.navigate", url=url)
         await self.until("document.querySelector('h1') && document.readyState === 'complete'")
+
+    async def reload(self) -> None:
+        """Load the page again, and wait until it is loaded."""
+        self._loaded = trio.Event()
+        await self.call("Page.reload")
+        with trio.fail_after(PATIENCE):
+            await self._loaded.wait()
 
     async def run(self, script: str) -> Any:
         """The value of an expression in the page; promises are awaited."""
@@ -133,8 +141,10 @@ class Tab:
         await trio.Path(file).write_bytes(base64.b64decode(found["data"]))
 
     def heard(self, method: str, params: Any) -> None:
-        """Keep an event that reports a problem."""
-        if method == "Runtime.exceptionThrown":
+        """Keep an event that reports a problem, and note that the page is loaded."""
+        if method == "Page.loadEventFired":
+            self._loaded.set()
+        elif method == "Runtime.exceptionThrown":
             details = params["exceptionDetails"]
             self.problems.append(details.get("exception", {}).get("description") or details["text"])
         elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):

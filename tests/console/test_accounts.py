@@ -127,7 +127,7 @@ async def test_five_accounts_by_hand(tmp_path: Path):
             await it.expect(_1="Cancelled", _2="Running", _3="Running", _4="Running", _5="Running")
             await it.limit(3)
 
-            await tab.call("Page.reload")
+            await tab.reload()
             await tab.until_text("live", ".connection")
             await it.expect(_1="Cancelled", _2="Running", _3="Running", _4="Running", _5="Running")
 

@@ -27,8 +27,8 @@ async def opens(home: House, handle: str) -> None:
     heading = f"document.querySelector('h1')?.innerText === {handle!r}"
     await home.tab.click(handle, "main")
     await home.tab.until(heading)
-    await home.tab.call("Page.reload")
-    await home.tab.until(f"document.readyState === 'complete' && {heading}")
+    await home.tab.reload()
+    await home.tab.until(heading)
     await home.tab.run("history.back()")
     await home.tab.until("document.querySelector('h1')?.innerText === 'Handles'")
 

@@ -213,7 +213,7 @@ async def test_the_key_of_a_signal_can_be_a_parameter_of_the_run(home):
     await home.tab.open(f"{home.url}/runs/{ticket.id}")
     await home.tab.until("document.querySelector('.signal [name=key]')?.value === 'paid'")
     await home.tab.fill(".signal [name=value]", "12345678901234567890")
-    await home.tab.until_text("which would round it", ".signal")
+    await home.tab.until_text("is sent as JSON: number", ".signal")
     await home.tab.fill(".signal [name=value]", "in cash")
     await home.tab.until_text("is sent as text", ".signal")
     await home.tab.click("Send signal")

@@ -138,6 +138,7 @@ async def test_the_start_button_shows_the_conflict_until_the_handle_is_free(home
 
 
 async def test_a_conflict_that_the_page_could_not_know_yet_is_said(home):
+    await (await home.engine.submit("add", handle="alice", params={"a": 1, "b": 2})).result()
     await home.tab.open(f"{home.url}/handles/alice")
     await home.tab.fill("#job", "wait")
     await home.tab.run(
@@ -164,7 +165,7 @@ async def test_runs_that_wait_are_shown_and_cleared(home):
 
 
 async def test_the_active_run_is_cancelled_and_an_abandoned_body_is_released(home):
-    await home.engine.submit("stubborn", handle="alice", params=60)
+    await home.engine.submit("stubborn", handle="alice")
     await home.tab.open(f"{home.url}/handles/alice")
     await home.tab.click("Cancel", ".active-run")
     await home.tab.click("Cancel, delete files", "dialog")

@@ -40,7 +40,9 @@ HOSTILE = (
 )
 
 
-def make_jobs() -> Jobs:
+def make_jobs(over: trio.Event | None = None) -> Jobs:
+    """The jobs of a test. A stubborn body ignores its cancellation until the test is `over`."""
+    over = over or trio.Event()
     jobs = Jobs()
 
     @jobs.job("add")
@@ -62,9 +64,9 @@ def make_jobs() -> Jobs:
         raise ValueError(params)
 
     @jobs.job("stubborn", grace=0.05)
-    async def stubborn(run: Run, params: Any) -> None:
+    async def stubborn(run: Run) -> None:
         with trio.CancelScope(shield=True):
-            await trio.sleep(params)
+            await over.wait()
 
     @jobs.job("hostile")
     async def hostile(run: Run, params: Any) -> Any:
@@ -93,15 +95,19 @@ class House:
 @asynccontextmanager
 async def house(folder: Path, **config: Any) -> AsyncIterator[House]:
     settings = GatewayConfig(port=0, **config)
+    over = trio.Event()
     async with (
         open_engine(
-            make_jobs(), "memory:", max_concurrent=4, lanes={"images": 2}, shutdown_timeout=0
+            make_jobs(over), "memory:", max_concurrent=4, lanes={"images": 2}, shutdown_timeout=0
         ) as engine,
         open_gateway(engine, settings) as gateway,
         open_browser(folder) as browser,
     ):
         tab = await browser.tab()
-        yield House(engine, gateway, browser, tab)
+        try:
+            yield House(engine, gateway, browser, tab)
+        finally:
+            over.set()
         assert tab.problems == []
 
 
@@ -172,7 +178,7 @@ async def test_what_is_wrong_comes_first(home):
 
 
 async def test_a_body_that_ignores_its_cancellation_is_named_until_its_handle_is_free(home):
-    ticket = await home.engine.submit("stubborn", handle="alice", params=3)
+    ticket = await home.engine.submit("stubborn", handle="alice")
     await home.tab.open(home.url)
     await home.tab.until_text("1 of 4")
     await ticket.cancel()
@@ -307,7 +313,7 @@ async def test_the_focus_is_in_the_list_and_then_at_the_heading_of_the_run(home)
     await home.tab.press("Enter")
     await home.tab.until_text(tickets[2].id, ".about")
     await home.tab.until(FOCUSED % "tagName === 'H1'")
-    assert await home.tab.run(FOCUSED % "innerText") == "wait"
+    assert await home.tab.run(FOCUSED % "innerText") == "wait of handle 2"
     await home.tab.run("history.back()")
     await home.tab.until(
         "document.activeElement.tagName === 'H1' && document.activeElement.innerText === 'Runs'"
@@ -320,8 +326,11 @@ async def test_the_focus_moves_to_the_heading_when_an_answered_interrupt_disappe
     await home.tab.until_text("Publish?", ".interrupt")
     await home.tab.press("j")
     await home.tab.press("a")
+    await home.tab.until_text("Approved by", ".interrupt")
+    assert await home.tab.run(FOCUSED % "className.includes('interrupt')")
+    await home.tab.run("document.activeElement.blur()")
     await home.tab.until_text("Nobody waits for an answer.")
-    assert await home.tab.run(FOCUSED % "innerText") == "Interrupts"
+    await home.tab.until(FOCUSED % "innerText === 'Interrupts'")
 
 
 async def test_each_row_is_one_link_to_its_run_and_its_checkbox_names_the_run(home):
@@ -609,7 +618,7 @@ async def test_a_question_closes_when_the_page_shows_something_else(home):
     await home.tab.until(f"document.getElementById('row-{ticket.id}')")
     await home.tab.run(f"document.querySelector('#row-{ticket.id} .cells').click()")
     await home.tab.click("Cancel", ".title")
-    await home.tab.until_text("Cancel this run?", "dialog")
+    await home.tab.until_text("It executes wait for the handle alice.", "dialog")
     await home.tab.run("history.back()")
     await home.tab.until("!document.querySelector('dialog')")
     assert await home.path() == "/runs"

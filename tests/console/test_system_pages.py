@@ -419,7 +419,7 @@ async def test_a_lane_is_created_and_its_queue_cleared(home):
 
 
 async def test_the_engine_is_drained_resumed_and_reset(home):
-    ticket = await home.engine.submit("stubborn", handle="alice", params=3)
+    ticket = await home.engine.submit("stubborn", handle="alice")
     await home.tab.open(f"{home.url}/settings")
     await home.tab.click("Drain")
     await home.tab.click("Drain", "dialog")

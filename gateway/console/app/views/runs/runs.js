@@ -61,7 +61,7 @@ export function Runs({ query }) {
     ${columns.map(({ name, title }) => html`<span key=${name} role="columnheader">${title}</span>`)}
   </div>`;
 
-  const rest = filter.problems.length === 0 && html`<${Rest} pages=${pages} count=${rows.count} filtered=${query.size > 0} />`;
+  const rest = filter.problems.length === 0 && restOf(pages, rows.count, query.size > 0);
   return html`<section class="runs" aria-labelledby="runs-title">
     <div class="title">
       <h1 id="runs-title">Runs</h1>
@@ -91,10 +91,14 @@ export function Runs({ query }) {
   </section>`;
 }
 
-/** What the list lacks, if anything. @param {{ pages: Pages, count: number, filtered: boolean }} props */
-function Rest({ pages, count, filtered }) {
-  if (pages.complete) return count === 0 ? html`<${Nothing}>${filtered ? "No run matches the filter." : limits.value ? "There are no runs that your token may see." : "There are no runs yet."}<//>` : null;
-  if (pages.busy || !pages.stopped) return count === 0 ? html`<${Nothing}>None so far. Reading older runs…<//>` : null;
+/** What the list lacks, if anything. @param {Pages} pages @param {number} count @param {boolean} filtered */
+function restOf(pages, count, filtered) {
+  if (count === 0 && pages.complete) {
+    const none = limits.value ? "There are no runs that your token may see." : "There are no runs yet.";
+    return html`<${Nothing}>${filtered ? "No run matches the filter." : none}<//>`;
+  }
+  if (count === 0 && (pages.busy || !pages.stopped)) return html`<${Nothing}>None so far. Reading older runs…<//>`;
+  if (pages.complete || pages.busy || !pages.stopped) return null;
   return html`<p class="rest" role="status">
     ${pages.failed ? "Older runs could not be read." : count === 0 ? "None so far." : "No more so far."}${" "}
     ${pages.reached !== null && html`Read back to <${Moment} at=${pages.reached} />.`}
