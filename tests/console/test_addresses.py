@@ -53,3 +53,6 @@ async def test_a_proxy_that_adds_a_prefix_changes_no_address(name, tmp_path):
         await home.tab.open(f"{site}/handles")
         for handle in HANDLES:
             await opens(home, handle)
+        await home.tab.call(
+            "Page.navigate", url="about:blank"
+        )  # it requests nothing of a proxy that has ended

@@ -25,7 +25,7 @@ async def home(tmp_path: Path) -> AsyncIterator[House]:
 async def test_an_edited_draft_keeps_the_numbers_that_nobody_touched(home):
     await home.engine.set_params("alice", {"order": LARGE, "note": "a"})
     await home.tab.open(f"{home.url}/handles/alice")
-    await home.tab.until(f"document.querySelector('#draft').value.includes('{LARGE}')")
+    await home.tab.until(f"document.querySelector('#draft')?.value.includes('{LARGE}')")
     await home.tab.fill("#draft", json.dumps({"order": LARGE, "note": "b", "ratio": 1.0}))
     await home.tab.click("Save draft")
     await home.tab.until("document.querySelector('.draft .actions button').disabled")

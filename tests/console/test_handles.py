@@ -123,7 +123,7 @@ async def test_edits_of_a_draft_are_not_lost_without_a_question(home):
     await home.tab.run("history.back()")
     await home.tab.click("Leave, and lose the edits", "dialog")
     await home.tab.until("!document.querySelector('#draft')")
-    assert await home.tab.run(closing)
+    await home.tab.until(closing)
     await home.tab.run(RUNS)
     await home.tab.until("location.pathname === '/runs'")
 

@@ -40,9 +40,8 @@ HOSTILE = (
 )
 
 
-def make_jobs(over: trio.Event | None = None) -> Jobs:
+def make_jobs(over: trio.Event) -> Jobs:
     """The jobs of a test. A stubborn body ignores its cancellation until the test is `over`."""
-    over = over or trio.Event()
     jobs = Jobs()
 
     @jobs.job("add")

@@ -114,7 +114,7 @@ async def test_a_change_of_a_schedule_keeps_the_options_that_the_form_does_not_s
 
 
 async def test_a_schedule_that_is_declared_elsewhere_is_only_paused_and_triggered(tmp_path: Path):
-    jobs = make_jobs()
+    jobs = make_jobs(trio.Event())
 
     @jobs.job("declared", schedule=Schedule(cron="0 3 * * *"))
     async def declared(run: Run, params: Any) -> None:
@@ -458,7 +458,7 @@ async def test_the_overview_shows_who_waits_and_behind_whom(home):
 
 
 async def test_a_long_wait_and_a_blocked_event_loop_are_problems(tmp_path: Path):
-    jobs = make_jobs()
+    jobs = make_jobs(trio.Event())
 
     def compute() -> None:
         time.sleep(1.6)
@@ -475,6 +475,7 @@ async def test_a_long_wait_and_a_blocked_event_loop_are_problems(tmp_path: Path)
     ):
         tab = await browser.tab()
         await tab.open(gateway.url)
+        await tab.until_text("executing")  # from now on it receives events
         ticket = await engine.submit("block", handle="alice")
         await tab.until_text("blocked the event loop for", ".problems")
         assert ticket.id[-8:] in await tab.text(".problems")
