@@ -241,8 +241,10 @@ class _Play:
             else:
                 executor.drain()
             await trio.sleep(1.0)
-            with trio.move_on_after(_PATIENCE):
+            with trio.move_on_after(_PATIENCE) as waiting:
                 await executor.ended()
+            if waiting.cancelled_caught:  # a body waits for a child run that no other executor can execute
+                executor.kill()
             executor.start()
 
         self._fault(executor, "is drained", drain)
