@@ -13,6 +13,7 @@ import trio
 import greenroom
 from greenroom import Engine, Jobs, Run, Ticket
 from greenroom.gateway import Gateway, GatewayConfig
+from greenroom.persistence.memory import MemoryStore
 from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.records import Snapshot
 
@@ -44,6 +45,15 @@ def use_node(name: str) -> None:
     """From here on, `open_gateway` opens the gateway of one of the `NODES`."""
     global _node
     _node = name
+
+
+def outliving_store(request: Any) -> Callable[[], Any]:
+    """Return a function that opens a store, which outlives its engines; see the parameter `store_kind`."""
+    if request.node.callspec.params["store_kind"] == "sqlite":
+        folder = request.getfixturevalue("tmp_path")
+        return lambda: SqlStore(f"sqlite:///{folder}/store.db", in_threads=False)
+    kept = MemoryStore()
+    return lambda: kept
 
 
 def open_engine(jobs: Jobs, store: Any = "memory:", **options: Any) -> AbstractAsyncContextManager[Engine]:

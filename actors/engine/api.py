@@ -154,13 +154,12 @@ class Engine(Reads):
     ) -> Ticket[Any]:
         """Submit a run of a job, given by name or as its function. Returns when the run is committed."""
         check_keywords("submit", options)
-        typed = None if isinstance(job, str) else typed_job(job)
-        name = job if isinstance(job, str) else self._entry.name_of(job)
+        name = self._entry.name_of(job)
         if tracing.API in sys.modules:
             options = tracing.carry(options)
         submitted = SubmitOptions(job=name, handle=handle, params=params, **options)
         accepted, ended = await self._entry.submit(submitted, Caller(by))
-        return Ticket(accepted.run, accepted.joined, ended, self, typed)
+        return Ticket(accepted.run, accepted.joined, ended, self, typed_job(job))
 
     async def submit_options(self, options: SubmitOptions, *, by: str) -> Ticket[Any]:
         """Submit a run; for flows and the gateway."""

@@ -277,7 +277,7 @@ class EntryPoint:
         if handle is None and registered.special is not None:
             handle = f"task:{id}"  # each flow run has its own handle
         handle = check_name("handle", handle)
-        lane = registered.lane if options.lane is None else self.checks.lane(registered, options)
+        lane = self.checks.lane(registered, options)
         options.check()
         if options.on_conflict == "coalesce":
             _check_coalesces(registered, caller)
@@ -289,7 +289,7 @@ class EntryPoint:
         not_before = None
         if options.start_at is not None or options.delay is not None:
             not_before = self._not_before(registered, options)
-        plain = None if options.params is None else self.checks.params(registered, options.params)
+        plain = self.checks.params(registered, options.params)
         fingerprint = None
         if options.request_id is not None:
             check_request_id(options.request_id, caller.request_ids)

@@ -10,10 +10,9 @@ from greenroom import Conflict, Invalid, Jobs, NotFound, Run, Schedule
 from greenroom.actors.schedules.configured import continued
 from greenroom.errors import TooLarge
 from greenroom.persistence.memory import MemoryStore
-from greenroom.persistence.sqlstore import SqlStore
 from greenroom.protocol.events import ScheduleChanged, ScheduleFired, ScheduleMissed
 from greenroom.protocol.fold import fold
-from tests.support import Bodies, open_engine, until
+from tests.support import Bodies, open_engine, outliving_store, until
 
 from .making import definition, record
 
@@ -55,11 +54,7 @@ async def wall() -> Wall:
 @pytest.fixture
 def store(store_kind, request) -> Any:
     """A store that outlives its engines."""
-    if request.node.callspec.params["store_kind"] == "sqlite":
-        folder = request.getfixturevalue("tmp_path")
-        return lambda: SqlStore(f"sqlite:///{folder}/store.db", in_threads=False)
-    kept = MemoryStore()
-    return lambda: kept
+    return outliving_store(request)
 
 
 async def firings(engine, wall, name="tick"):

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from greenroom.persistence.memory import MemoryStore
-from greenroom.persistence.sqlstore import SqlStore
-from tests.support import STORES, use_place
+from tests.support import STORES, outliving_store, use_place
 
 
 @pytest.fixture(params=STORES)
@@ -20,8 +18,4 @@ def store_kind(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def store(store_kind, request) -> Any:
     """A store that outlives its engines."""
-    if request.node.callspec.params["store_kind"] == "sqlite":
-        folder = request.getfixturevalue("tmp_path")
-        return lambda: SqlStore(f"sqlite:///{folder}/store.db", in_threads=False)
-    kept = MemoryStore()
-    return lambda: kept
+    return outliving_store(request)
