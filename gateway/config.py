@@ -85,4 +85,6 @@ class GatewayConfig:
     """Origins of web pages that can use the gateway, in addition to the pages that it serves."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names of the gateway, in addition to `localhost` and numeric addresses."""
+    console: bool = True
+    """Whether the gateway serves the web console at `/`."""
     limits: Limits = attrs.field(factory=Limits)

@@ -99,6 +99,8 @@ class Shared:
                 "idle_timeout": limits.idle_timeout,
             },
             role=caller.role,
+            name=caller.name if self.access.asks_for_tokens else None,
+            within=None if caller.scope is None else caller.scope.texts(),
         )
 
     def narrowed(self, filter: Filter | None, caller: Caller | None) -> Filter | None:

@@ -291,6 +291,7 @@ class Schedules(_Blocking):
     """See `greenroom.Client.schedules`."""
 
     put = _blocking(ClientSchedules.put)
+    preview = _blocking(ClientSchedules.preview)
     list = _blocking(ClientSchedules.list)
     get = _blocking(ClientSchedules.get)
     pause = _blocking(ClientSchedules.pause)
@@ -451,6 +452,7 @@ class Client(_Blocking):
     wait = _blocking(AsyncClient.wait)
     ended = _blocking(AsyncClient.ended)
     list_runs = _blocking(AsyncClient.list_runs)
+    list_files = _blocking(AsyncClient.list_files)
     history = _blocking(AsyncClient.history)
     set_params = _blocking(AsyncClient.set_params)
     set_concurrency = _blocking(AsyncClient.set_concurrency)

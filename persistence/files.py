@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol, TypeVar
@@ -59,6 +60,12 @@ class Files(Protocol):
 
     async def remove_parts(self, handle: str, run: str) -> None:
         """Delete the files that a run left unfinished."""
+
+    async def sizes(self, handle: str, paths: Sequence[str]) -> dict[str, int]:
+        """Return the sizes in bytes of those of these finished files that exist."""
+
+    async def locate(self, handle: str, path: str) -> Path | None:
+        """Return where a finished file is on disk; `None` if it is not."""
 
     async def folder_id(self) -> str | None:
         """The id of the data folder, if an executor has given it one."""
@@ -117,8 +124,28 @@ class DiskFiles:
     async def remove_parts(self, handle: str, run: str) -> None:
         await self._do(self._unlink_parts, self._root / folder_name(handle), run)
 
+    async def sizes(self, handle: str, paths: Sequence[str]) -> dict[str, int]:
+        return await self._do(self._sizes, handle, paths) if paths else {}
+
+    async def locate(self, handle: str, path: str) -> Path | None:
+        return await self._do(self._find, handle, path)
+
     async def folder_id(self) -> str | None:
         return await self._do(read_id, self._root)
+
+    def _find(self, handle: str, path: str) -> Path | None:
+        """The file, unless it leaves the handle's folder through a symbolic link."""
+        folder = (self._root / folder_name(handle)).resolve()
+        found = (folder / inside(path)).resolve()
+        return found if found.is_file() and found.is_relative_to(folder) else None
+
+    def _sizes(self, handle: str, paths: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for path in paths:
+            with suppress(FileNotFoundError):  # it can be deleted meanwhile
+                if (file := self._find(handle, path)) is not None:
+                    found[path] = file.stat().st_size
+        return found
 
     def _open(self, handle: str, final: Path, part: Path, overwrite: bool) -> BinaryIO:
         if not overwrite and final.exists():

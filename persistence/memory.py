@@ -218,19 +218,36 @@ class MemoryStore:
         return Found(found)
 
     async def history(
-        self, run: str, after: int = 0, limit: int | None = None, types: Sequence[str] | None = None
+        self,
+        run: str,
+        after: int = 0,
+        limit: int | None = None,
+        types: Sequence[str] | None = None,
+        before: int | None = None,
     ) -> list[Event]:
         events = self._events.get(run, ())
         start = bisect_right(events, after, key=attrgetter("seq"))
+        end = len(events) if before is None else bisect_left(events, before, key=attrgetter("seq"))
+        if types is None and limit is not None:
+            if before is None:
+                end = min(end, start + limit)
+            else:
+                start = max(start, end - limit)
         if types is None:
-            return list(events[start : None if limit is None else start + limit])
-        wanted = (event for event in islice(events, start, None) if event.type in types)
-        return list(islice(wanted, limit))
+            return list(events[start:end])
+        if before is None:
+            wanted = (event for event in islice(events, start, end) if event.type in types)
+            return list(islice(wanted, limit))
+        last = (event for event in reversed(events[start:end]) if event.type in types)
+        return list(islice(last, limit))[::-1]
 
     async def events(self, after: int, limit: int) -> list[Event]:
         sequences = (*self._events.values(), self._others)
         later = (event for events in sequences for event in events if event.seq > after)
         return sorted(later, key=lambda event: event.seq)[:limit]
+
+    async def files(self, run: str) -> list[tuple[str, str]]:
+        return list(self._files.get(run, ()))
 
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
         return self._checkpoints.get((handle, job))

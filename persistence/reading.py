@@ -68,15 +68,28 @@ def read_history(
     after: int = 0,
     limit: int | None = None,
     types: Sequence[str] | None = None,
+    before: int | None = None,
 ) -> list[Event]:
-    """Return the events of a run after a seq. Their JSON begins with their type."""
+    """Return the first events of a run after a seq; with `before`, the last ones before that seq. Their JSON
+    begins with their type."""
     events = schema.events
-    later = (events.c.run == run) & (events.c.seq > after)
+    found = (events.c.run == run) & (events.c.seq > after)
     if types is not None:
         of_types = (events.c.event.startswith(f'{{"type":"{type}"', autoescape=True) for type in types)
-        later &= or_(false(), *of_types)
-    found = select(events.c.event).where(later).order_by(events.c.seq).limit(limit)
-    return [_event.decode(text) for text in connection.scalars(found)]
+        found &= or_(false(), *of_types)
+    if before is not None:
+        found &= events.c.seq < before
+    order = events.c.seq if before is None else events.c.seq.desc()
+    rows = connection.scalars(select(events.c.event).where(found).order_by(order).limit(limit))
+    read = [_event.decode(text) for text in rows]
+    return read if before is None else read[::-1]
+
+
+def read_files(connection: Connection, run: str) -> list[tuple[str, str]]:
+    """Return the paths of a run's files, each with the id of its data folder."""
+    files = schema.files
+    rows = connection.execute(select(files.c.path, files.c.folder).where(files.c.run == run))
+    return [(row.path, row.folder) for row in rows]
 
 
 def read_events(connection: Connection, after: int, limit: int) -> list[Event]:

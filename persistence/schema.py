@@ -103,12 +103,12 @@ runs = Table(
 run_tags = Table(
     "run_tags",
     metadata,
-    Column("tag", String(32), primary_key=True),  # a hash of name and value
+    Column("tag", String(32), primary_key=True),  # a hash of name and value, or of the parent's id
     Column("run", _Id, primary_key=True),
     Index("run_tags_by_run", "run"),  # for retention
     sqlite_with_rowid=False,
 )
-"""Finds the runs with a tag, newest first. Runs without tags have no rows."""
+"""Finds the runs with a tag, and those that a run has called, newest first. Other runs have no rows."""
 
 events = Table(
     "events",

@@ -18,7 +18,7 @@ from ..protocol.records import RunRecord
 from . import schema
 from .conditions import conditions_of_status, conditions_within
 from .store import Found, RunQuery
-from .writing import json_text, tag_key
+from .writing import child_key, json_text, tag_key
 
 _record = msgspec.json.Decoder(RunRecord)
 
@@ -51,10 +51,13 @@ def _search(connection: Connection, query: RunQuery, most: int | None) -> Found:
     tables: Any = runs
     ids: ColumnElement[str] = runs.c.id
     conditions: list[ColumnElement[bool] | TextClause] = []
-    for number, (name, value) in enumerate(query.tags.items()):
+    keys = [tag_key(name, value) for name, value in query.tags.items()]
+    if query.parent is not None:
+        keys.append(child_key(query.parent))
+    for number, key in enumerate(keys):
         tagged = schema.run_tags.alias(f"tag_{number}")
         tables = tables.join(tagged, tagged.c.run == runs.c.id)
-        conditions.append(tagged.c.tag == tag_key(name, value))
+        conditions.append(tagged.c.tag == key)
         ids = tagged.c.run  # so that the index of one tag gives the order
     if query.handle is not None:
         conditions.append(runs.c.handle == query.handle)

@@ -31,6 +31,7 @@ from .reading import (
     read_checkpoint,
     read_closed_interrupt,
     read_events,
+    read_files,
     read_history,
     read_run,
 )
@@ -271,6 +272,7 @@ class SqlStore:
     search = _reads(search_runs)
     history = _reads(read_history)
     events = _reads(read_events)
+    files = _reads(read_files)
     checkpoint = _reads(read_checkpoint)
     closed_interrupt = _reads(read_closed_interrupt)
     version = _reads(read_version)

@@ -415,13 +415,23 @@ class Store(Protocol):
         """Return the first of the runs that match, newest first, after reading at most `most` runs."""
 
     async def history(
-        self, run: str, after: int = 0, limit: int | None = None, types: Sequence[str] | None = None
+        self,
+        run: str,
+        after: int = 0,
+        limit: int | None = None,
+        types: Sequence[str] | None = None,
+        before: int | None = None,
     ) -> list[Event]:
-        """Return at most `limit` stored events of a run after a seq, in order; with `types`, only those of
-        these types. Progress is not among them: it is only in the run's row."""
+        """Return the first `limit` stored events of a run after a seq, in order; with `before`, the last
+        `limit` ones before that seq; with `types`, only those of these types. Progress is not among them: it
+        is only in the run's row."""
 
     async def events(self, after: int, limit: int) -> list[Event]:
         """Return stored events after a seq, in order."""
+
+    async def files(self, run: str) -> list[tuple[str, str]]:
+        """Return the paths of the files that a run has recorded, each with the id of its data folder; `""` is
+        the engine's own."""
 
     async def checkpoint(self, handle: str, job: str) -> Checkpoint | None:
         """Return the last checkpoint of a handle for a job."""

@@ -75,6 +75,12 @@ def tag_key(name: str, value: str) -> str:
     return key_of(f"{name}={value}")
 
 
+def child_key(parent: str) -> str:
+    """Return the key by which the children of a run are found among the tags. No tag contains a NUL, so it is
+    the key of none."""
+    return key_of("parent", parent)
+
+
 def json_text(value: Any) -> str:
     """Return a value as JSON text for a column."""
     return _encode(value).decode()
@@ -122,6 +128,8 @@ def _write_runs(runs: dict[str, RunWrite], statements: Statements) -> None:
             )
             if terms.request_id is not None:
                 requests[terms.request_id] = (terms.request_id, id, terms.fingerprint)
+            if run.parent is not None:
+                tags.append((child_key(run.parent), id))
             if run.tags:
                 tags += [(tag_key(name, value), id) for name, value in run.tags.items()]
         else:

@@ -41,12 +41,13 @@ from .flow.commands import (
 )
 from .flow.records import FlowRow, FlowTask, NodeRun, QueueItem, VersionRow, WorkerState
 from .lanes import LaneRules
-from .records import BulkResult, ClusterInfo, ExecutorInfo, RunRecord, Snapshot
+from .records import BulkResult, ClusterInfo, ExecutorInfo, RunFile, RunRecord, Snapshot
 from .schedule_commands import (
     DeleteSchedule,
     GetSchedule,
     ListSchedules,
     PauseSchedule,
+    PreviewSchedule,
     PutSchedule,
     ResumeSchedule,
     TriggerSchedule,
@@ -145,6 +146,13 @@ class FilterCommand(CommandBase, frozen=True, kw_only=True):
     since: float | None = None
     until: float | None = None
     error: str | None = None
+    parent: str | None = None
+
+
+class ListFiles(CommandBase, frozen=True, kw_only=True, tag="list_files"):
+    """List the files that a run, or the active run of a handle, has finished."""
+
+    run_id: str
 
 
 class ListRuns(FilterCommand, frozen=True, kw_only=True, tag="list_runs"):
@@ -152,6 +160,7 @@ class ListRuns(FilterCommand, frozen=True, kw_only=True, tag="list_runs"):
 
     A run must have all `tags`. `since` (inclusive) and `until` (exclusive) are Unix seconds, for the time of
     its creation. `error` is a part of the text of its error; case matters. `flow` is the name of a flow.
+    `parent` is the id of the run whose body called it.
     """
 
     limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -195,11 +204,13 @@ class History(CommandBase, frozen=True, kw_only=True, tag="history"):
     """Get a page of the events of a run, or of the active run of a handle.
 
     The page contains at most `limit` (1000) events after the seq `after`. If there are more, the reply
-    contains `next`, the `after` of the next page.
+    contains `next`, the `after` of the next page. With `before`, the page contains the last events before
+    that seq, and `next` is the `before` of the page that precedes it.
     """
 
     run_id: str
     after: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    before: Annotated[int, msgspec.Meta(ge=0)] | None = None
     limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
@@ -372,6 +383,7 @@ Command = (
     | Wait
     | GetRun
     | ListRuns
+    | ListFiles
     | History
     | GetSnapshot
     | Subscribe
@@ -413,6 +425,7 @@ Command = (
     | CompleteWork
     | ExtendWork
     | PutSchedule
+    | PreviewSchedule
     | ListSchedules
     | GetSchedule
     | PauseSchedule
@@ -434,33 +447,37 @@ class ServerBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The base of every message of the server: its type."""
 
 
-class Welcome(ServerBase, frozen=True, kw_only=True, tag="welcome"):
-    """The first message of the server: its epoch and seq, its limits, and the client's role."""
+class Welcome(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="welcome"):
+    """The first message of the server: its epoch and seq, its limits, and the client's role. `name` is that
+    of the client's token; absent if the server requires none. `within` has the patterns of handles, lanes and
+    jobs to which the token is limited; absent if it has no limits."""
 
     epoch: str
     seq: int
     server: str
     limits: dict[str, int | float]
     role: str
+    name: str | None = None
+    within: dict[str, list[str]] | None = None
 
 
 class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     """The command succeeded. A subscribed client has received everything up to `seq` before this reply.
 
     The fields for commands of runs: `run_id` and `joined` (submit, start_flow, rerun, retry); `submitted`
-    (submit_many); `run` (cancel, wait, get_run, set_priority); `ended` (wait); `runs` (list_runs); `bulk`
-    (cancel_many, rerun_many, retry_many); `events` and `next` (history); `snapshot` (snapshot); `outcome`
-    (inject: `accepted`; answer: `resolved`, `not_found`, `already_resolved`); `count` (clear_lane,
-    clear_handle); `released` (release_handle); `rules` (set_lane); `executors` (list_executors); `cluster`
-    (get_cluster).
+    (submit_many); `run` (cancel, wait, get_run, set_priority); `ended` (wait); `runs` (list_runs); `files`
+    (list_files); `bulk` (cancel_many, rerun_many, retry_many); `events` and `next` (history); `snapshot`
+    (snapshot); `outcome` (inject: `accepted`; answer: `resolved`, `not_found`, `already_resolved`); `count`
+    (clear_lane, clear_handle); `released` (release_handle); `rules` (set_lane); `executors`
+    (list_executors); `cluster` (get_cluster).
 
     Flows: `flow` (create_flow); `version` (publish_flow, add_flow_version, get_flow_version); `errors` and
     `warnings` (check_flow); `flows` and `total` (list_flows); `versions` (list_flow_versions); `task`
     (get_task); `tasks` and `total` (list_tasks); `node_runs` (node_runs). Workers: `workers` (list_workers);
     `worker` (register_worker, allocate_worker); `item` (poll_work, if there was work). Schedules: `schedule`
-    (put_schedule, get_schedule, pause_schedule, resume_schedule); `schedules` (list_schedules); `run_id` and
-    `joined` (trigger_schedule). Webhooks: `webhooks` (dead_webhooks); `webhook` (redeliver_webhook,
-    drop_webhook).
+    (put_schedule, get_schedule, pause_schedule, resume_schedule); `schedules` (list_schedules); `times`
+    (preview_schedule); `run_id` and `joined` (trigger_schedule). Webhooks: `webhooks` (dead_webhooks);
+    `webhook` (redeliver_webhook, drop_webhook).
 
     A large snapshot or a long list is sent in parts (see `parts`): several `ok` messages with the same `id`,
     of which all but the last have `more`.
@@ -474,6 +491,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     run: RunRecord | None = None
     ended: bool | None = None
     runs: list[RunRecord] | None = None
+    files: list[RunFile] | None = None
     bulk: BulkResult | None = None
     events: list[Event] | None = None
     next: int | None = None
@@ -499,6 +517,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     item: QueueItem | None = None
     schedule: ScheduleRecord | None = None
     schedules: list[ScheduleRecord] | None = None
+    times: list[float] | None = None
     webhook: Webhook | None = None
     webhooks: list[Webhook] | None = None
     more: bool = False

@@ -43,7 +43,7 @@ class RunStateChanged(
     RunEvent, frozen=True, gc=False, kw_only=True, tag="run_state_changed", rename={"from_": "from"}
 ):
     """A run's status changed. `from` is null for a new run; only then `job`, `kind`, `params`, `needs`,
-    `tags`, `priority`, `key` and `not_before` are set.
+    `tags`, `priority`, `key`, `not_before` and `parent` are set.
 
     `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
     A new run with `waiting_for` `time` waits for its `not_before` outside its lane and, without a place,
@@ -67,6 +67,7 @@ class RunStateChanged(
     priority: int = 0
     key: str | None = None
     not_before: float | None = None
+    parent: str | None = None
     front: bool = False
     waiting_for: str | None = None
     interactive: bool | None = None

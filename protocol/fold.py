@@ -57,7 +57,7 @@ from .states import ENDED, Status, handle_status
 # A lookup in an enum is slow.
 _QUEUED, _RUNNING, _CANCELLING = Status.QUEUED, Status.RUNNING, Status.CANCELLING
 
-UNCOMMON = ("tags", "priority", "key", "not_before")
+UNCOMMON = ("tags", "priority", "key", "not_before", "parent")
 """Fields of a new run that few runs have. Python builds a dict for a call with more than 15 keywords, so they
 are set apart from the others."""
 
@@ -93,7 +93,7 @@ def _after_transition(run: RunRecord | None, event: RunStateChanged) -> RunRecor
             created_at=at,
             updated_at=at,
         )
-        if not (event.tags or event.priority or event.key or event.not_before):
+        if not (event.tags or event.priority or event.key or event.not_before or event.parent):
             return created
         fields = {name: getattr(event, name) for name in UNCOMMON}
         return replace(created, waiting_for=event.waiting_for, **fields)

@@ -31,7 +31,8 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is where that body executes; `None` for the engine's own process. `needs` are the labels that an executor
     must have to execute the run: those of the job and of the submission. `key` is what a lane's fairness and
     limits per key tell its runs apart by. The run does not start before `not_before`; until then, a queued
-    run has `waiting_for` `time`. `placed_at` is when it got its place, if that was not when it was created.
+    run has `waiting_for` `time`. `parent` is the run whose body called it. `placed_at` is when it got its
+    place, if that was not when it was created.
     """
 
     id: str
@@ -45,6 +46,7 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     priority: int = 0
     key: str | None = None
     not_before: float | None = None
+    parent: str | None = None
     status: Status
     reason: str | None = None
     attempt: int = 0
@@ -74,6 +76,15 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def delayed(self) -> bool:
         """Whether the run waits for its `not_before`. It has a place only if it holds its handle."""
         return self.status is Status.QUEUED and self.waiting_for == UNTIL_TIME
+
+
+class RunFile(msgspec.Struct, frozen=True, gc=False):
+    """A file that a run has finished, by its path in the handle's folder. `folder` is the id of the data
+    folder that has it; it is empty for the engine's own, and only there is the `size` in bytes known."""
+
+    path: str
+    size: int | None
+    folder: str
 
 
 class EngineState(msgspec.Struct, frozen=True, gc=False):

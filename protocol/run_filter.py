@@ -30,7 +30,8 @@ class RunFilterKeywords(TypedDict, total=False):
 
     `flow` is the name of a flow. `since` (inclusive) and `until` (exclusive) are Unix seconds or aware
     datetimes, compared with the time of a run's creation. A run must have all `tags`, with these values.
-    `error` is a text that the run's error contains; case matters.
+    `error` is a text that the run's error contains; case matters. `parent` is the id of the run whose body
+    called the run.
     """
 
     handle: str | None
@@ -42,6 +43,7 @@ class RunFilterKeywords(TypedDict, total=False):
     since: float | datetime | None
     until: float | datetime | None
     error: str | None
+    parent: str | None
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +58,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
     until: float | None = None
     error: str | None = None
+    parent: str | None = None
 
     def matches(self, run: RunRecord) -> bool:
         """Whether a run matches."""
@@ -63,6 +66,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
             self.handle in (None, run.handle)
             and self.lane in (None, run.lane)
             and self.job in (None, run.job)
+            and self.parent in (None, run.parent)
             and (self.status is None or run.status in self.status)
             and (self.since is None or run.created_at >= self.since)
             and (self.until is None or run.created_at < self.until)

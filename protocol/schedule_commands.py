@@ -27,6 +27,14 @@ class PutSchedule(RunCommand, frozen=True, kw_only=True, tag="put_schedule"):
     paused: bool | None = None
 
 
+class PreviewSchedule(CommandBase, frozen=True, kw_only=True, tag="preview_schedule"):
+    """Compute the next due times of a schedule with these times, if it were put now; nothing is stored."""
+
+    cron: str | None = None
+    every: float | None = None
+    timezone: str = "UTC"
+
+
 class ListSchedules(CommandBase, frozen=True, kw_only=True, tag="list_schedules"):
     """List the schedules, in the order of their names."""
 

@@ -122,18 +122,7 @@ def define(
     """Return a checked definition. Raises `Invalid`. The job, the parameters, the options, the cron
     expression and the time zone are checked elsewhere."""
     name = check_schedule(name)
-    if (cron is None) == (every is None):
-        raise Invalid(
-            f"schedule {shown(name)} requires either cron or every (got "
-            f"{'neither' if cron is None else 'both'})"
-        )
-    if every is not None:
-        every = _seconds("every", every, _SHORTEST_EVERY, _LONGEST_EVERY)
-        if timezone != "UTC":
-            raise Invalid(
-                f"timezone applies to cron only (got {shown(timezone)} with every): remove timezone",
-                value=shown(timezone),
-            )
+    every = check_every(f"schedule {shown(name)}", cron, every, timezone)
     if missed not in get_args(Missed):
         known = ", ".join(get_args(Missed))
         raise Invalid(f"missed must be one of {known} (got {shown(missed)})", value=shown(missed))
@@ -159,6 +148,20 @@ def define(
         missed=missed,
         missed_limit=missed_limit,
     )
+
+
+def check_every(what: str, cron: str | None, every: float | None, timezone: str) -> float | None:
+    """Return the checked interval of what has either `cron` or `every`. Raises `Invalid`."""
+    if (cron is None) == (every is None):
+        raise Invalid(f"{what} requires either cron or every (got {'neither' if cron is None else 'both'})")
+    if every is None:
+        return None
+    if timezone != "UTC":
+        raise Invalid(
+            f"timezone applies to cron only (got {shown(timezone)} with every): remove timezone",
+            value=shown(timezone),
+        )
+    return _seconds("every", every, _SHORTEST_EVERY, _LONGEST_EVERY)
 
 
 def check_schedule(name: object) -> str:

@@ -3,8 +3,8 @@
 It requires only Python. It creates `.venv` in the project's folder if there is none, installs the project
 with its test tools into it if `pyproject.toml` has changed since the last time, and then executes pytest. As
 root on Debian, it also installs the database servers, the proxies, the shells and the browser that some tests
-start. It also installs the npm packages `ws` and `typescript` for the JavaScript client. Tests whose programs
-are missing are skipped.
+start. It also installs the npm packages `ws` and `typescript` for the JavaScript client, and `axe-core`
+for the console. Tests whose programs are missing are skipped.
 
 Compiled modules are kept, because the tests start hundreds of processes that import the same modules. They
 are next to their sources, or in `.venv` if PYTHONDONTWRITEBYTECODE is set, as in many container images.

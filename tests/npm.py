@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-PACKAGES = {"ws": "8.23.0", "typescript": "5.9.3"}
+PACKAGES = {"axe-core": "4.14.1", "ws": "8.23.0", "typescript": "5.9.3"}
 _OPTIONS = ("--no-save", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund")
 
 
@@ -17,21 +17,20 @@ def npm(environment: Path) -> list[str] | None:
 
 
 def fetch_packages(environment: Path) -> str | None:
-    """Install the missing packages in `node_modules` of an environment; returns the reason if this failed."""
-    missing = [
-        f"{name}@{version}"
-        for name, version in PACKAGES.items()
-        if not (environment / "node_modules" / name).exists()
-    ]
-    if not missing:
+    """Install the packages in `node_modules` of an environment; returns the reason if this failed.
+
+    If one is missing, all are installed: npm removes those that it is not told to install.
+    """
+    if all((environment / "node_modules" / name).exists() for name in PACKAGES):
         return None
-    names = " and ".join(missing)
+    wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
+    names = " and ".join(wanted)
     command = npm(environment)
     if command is None:
         return f"could not install {names}: {environment} has no npm"
     try:
         ended = subprocess.run(
-            [*command, "install", "--prefix", environment, *_OPTIONS, *missing],
+            [*command, "install", "--prefix", environment, *_OPTIONS, *wanted],
             capture_output=True,
             text=True,
             timeout=120,

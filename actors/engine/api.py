@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack, cast, overload
 
 import msgspec
@@ -24,7 +25,7 @@ from ...protocol.lane_settings import check_priority
 from ...protocol.lanes import LaneRules
 from ...protocol.names import check_name, lane_name
 from ...protocol.patterns import Within
-from ...protocol.records import BulkResult, RunRecord, Snapshot
+from ...protocol.records import BulkResult, RunFile, RunRecord, Snapshot
 from ...protocol.results import failed
 from ...protocol.run_filter import RunFilterKeywords
 from ...protocol.submission import SubmitKeywords, SubmitOptions, again, check_keywords
@@ -73,6 +74,7 @@ from ..workers.api import Workers
 from .bulk import Search, for_each
 from .entry_point import Caller, EntryPoint
 from .event_reader import EventReader
+from .finished_files import FinishedFiles
 from .lease import Leasing
 from .reads import Reads
 from .ticket import Ticket
@@ -104,6 +106,7 @@ class Engine(Reads):
         clock: Callable[[], float],
         children: Children | None,
         leasing: Leasing,
+        finished_files: FinishedFiles,
     ) -> None:
         self.flows = Flows(entry, flow_services, store, self)
         self.schedules = Schedules(entry, directory, journal, ids, clock, self)
@@ -120,6 +123,7 @@ class Engine(Reads):
         self._settled = settled
         self._children = children
         self._leasing = leasing
+        self._finished_files = finished_files
 
     @overload
     async def submit(
@@ -331,6 +335,16 @@ class Engine(Reads):
         if not run.ended:
             raise Unavailable(f"engine is shutting down; run {run_id} resumes on restart")
         raise Conflict(f"run {run_id} is {run.status} and cannot be cancelled", run=run)
+
+    async def list_files(self, run_id: str) -> list[RunFile]:
+        """The files that a run has finished, by their paths. Those of the engine's data folder are listed
+        while they exist."""
+        return await self._finished_files.of(await self.get_run(run_id))
+
+    async def locate_file(self, run_id: str, path: str) -> Path:
+        """Where a finished file of a run is on this machine. Raises `NotFound` for a file that is not in the
+        engine's data folder."""
+        return await self._finished_files.locate(await self.get_run(run_id), path)
 
     async def inject(self, run_or_handle: str, message: Any, *, by: str = "app") -> str:
         """Send a message to a body. Returns `accepted` once it is stored; never waits for the body."""

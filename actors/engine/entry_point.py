@@ -322,6 +322,8 @@ class EntryPoint:
         if not_before is not None:
             submission.not_before, submission.reserves = not_before, options.reserve
             submission.uncommon = {"not_before": not_before}
+        if caller.parent is not None:
+            submission.uncommon = {**(submission.uncommon or {}), "parent": caller.parent}
         if options.tags:
             submission.uncommon = {**(submission.uncommon or {}), "tags": check_tags(options.tags)}
         if options.notify is not None or self._supervisor.machine.order.rules:

@@ -132,33 +132,51 @@ class Reads(ABC):
             found=len(runs),
         )
 
-    async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+    async def history(
+        self, run_id: str, *, after: int = 0, before: int | None = None, limit: int | None = None
+    ) -> list[Event]:
         """The stored events of a run, or of a handle's active run, in order: all of them, or a page of at
-        most `limit`. For the next page, `after` is the `seq` of the last one."""
-        check_seq("after", after)
+        most `limit`. For the next page, `after` is the `seq` of the last one.
+
+        With `before`, the last events before that `seq`: pages from the end of the history to its beginning.
+        """
+        _check_history(after, before)
         if limit is not None:
             check_page(limit)
         run = await self.get_run(run_id)
-        return await self._store.history(run.id, after, limit)
+        return await self._store.history(run.id, after, limit, before=before)
 
-    async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
-        """A page of at most `limit` events and some megabytes, and the `after` of the next page, if there is
-        one; for the gateway."""
-        check_seq("after", after)
+    async def history_page(
+        self, run_id: str, after: int, limit: int, before: int | None = None
+    ) -> tuple[list[Event], int | None]:
+        """A page of at most `limit` events and some megabytes, and the `after` of the next page, or the
+        `before` of the preceding one, if there is one; for the gateway."""
+        _check_history(after, before)
         check_page(limit)
         run_id = (await self.get_run(run_id)).id
         events: list[Event] = []
-        size = 0
+        end, size = after if before is None else before, 0
         while len(events) < limit and size < _PAGE_BYTES:
             portion = min(_READ_BATCH, limit - len(events))
-            start = events[-1].seq if events else after
-            found = await self._store.history(run_id, start, portion)
-            events += found
+            found = await self._portion(run_id, after, before, end, portion)
+            events = events + found if before is None else found + events
             if len(found) < portion:
                 return events, None
+            end = events[-1].seq if before is None else events[0].seq
             size += sum(len(JSON.encode(event)) for event in found)
-        later = await self._store.history(run_id, events[-1].seq, 1)
-        return events, events[-1].seq if later else None
+        return events, end if await self._portion(run_id, after, before, end, 1) else None
+
+    async def _portion(self, run_id: str, after: int, before: int | None, end: int, most: int) -> list[Event]:
+        """The events of a page beyond its `end`, in the direction in which the page is read."""
+        if before is None:
+            return await self._store.history(run_id, end, most)
+        return await self._store.history(run_id, after, most, before=end)
+
+
+def _check_history(after: int, before: int | None) -> None:
+    check_seq("after", after)
+    if before is not None:
+        check_seq("before", before)
 
 
 def _run_of(committed: Projection, run_or_handle: str) -> RunRecord | None:

@@ -62,6 +62,7 @@ from ..workers.registry import Registry
 from ..workers.workqueue import WorkQueue
 from .api import Engine
 from .entry_point import EntryPoint
+from .finished_files import FinishedFiles
 from .ids import Uuid7
 from .leadership import Leadership
 from .lease import Leasing
@@ -251,6 +252,7 @@ class Runtime:
             clock,
             children,
             self._leasing,
+            FinishedFiles(files, store),
         )
 
     # Lifetime.

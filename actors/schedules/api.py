@@ -30,7 +30,7 @@ from ..engine.ticket import Ticket
 from ..journal.change import Change
 from ..journal.journal import Journal
 from .configured import PORTION, Tables, check_tables, configured, portions
-from .decisions import check_times
+from .decisions import check_times, preview
 from .declaration import submission_of
 from .machine import refuse_declared, unknown
 from .messages import Delete, Put, SetPaused
@@ -110,6 +110,15 @@ class Schedules:
         put = Put(definition, self._ids(), paused, by, Reply())
         record: ScheduleRecord = await self._entry.ask(put, self._actor)
         return record
+
+    async def preview(
+        self, *, cron: str | None = None, every: float | None = None, timezone: str = "UTC"
+    ) -> Sequence[float]:
+        """The next due times of a schedule with these times, without jitter, if it were put now; nothing is
+        stored. Raises `Invalid`, as `put` does."""
+        self._entry.check_open()
+        await trio.lowlevel.checkpoint()
+        return preview(cron, every, timezone, self._clock())
 
     async def configure(self, tables: Tables, *, by: str = "app") -> None:
         """Change the schedules of the configuration: put those in `tables`, as in `open_engine`, and delete

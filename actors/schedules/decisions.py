@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...protocol.errors import Invalid
-from ...protocol.schedules import ScheduleDefinition, ScheduleRecord
+from ...protocol.schedules import ScheduleDefinition, ScheduleRecord, check_every
 from ...protocol.values import shown
 from .due_times import Cron, DueTimes, Interval
 
@@ -130,6 +130,13 @@ def revised(
         record = replace(record, decided_until=max(record.decided_until, since))
     upcoming = () if paused else times_of(record, record.since).following(record.decided_until, NEXT_TIMES)
     return replace(record, paused=paused, next=upcoming)
+
+
+def preview(cron: str | None, every: float | None, timezone: str, now: float) -> tuple[float, ...]:
+    """Return the next due times of a schedule that is put now. Raises `Invalid`."""
+    every = check_every("a preview", cron, every, timezone)
+    definition = ScheduleDefinition(name="", job="", handle="", cron=cron, every=every, timezone=timezone)
+    return times_of(check_times(definition), round(now, 3)).following(now, NEXT_TIMES)
 
 
 def check_times(definition: ScheduleDefinition) -> ScheduleDefinition:

@@ -14,7 +14,7 @@ from ...actors.schedules.machine import unknown
 from ...protocol.errors import Conflict, Forbidden, GreenroomError, Invalid, NoActiveRun, NotFound
 from ...protocol.jobs import job_name
 from ...protocol.names import FLOW, lane_name
-from ...protocol.records import BulkResult, RunRecord
+from ...protocol.records import BulkResult, RunFile, RunRecord
 from ...protocol.results import failed
 from ...protocol.run_filter import RunFilterKeywords
 from ...protocol.submission import SubmitOptions, again, from_stored
@@ -24,6 +24,8 @@ from ..stream.snapshots import filtered_in_slices
 from .scopes import Scope, without_foreign_runs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ...actors.engine.api import Engine
     from ...actors.engine.ticket import Ticket
     from ...actors.messages import Accepted
@@ -79,9 +81,19 @@ class LimitedEngine(_Denied):
             raise unknown
         return run
 
-    async def history_page(self, run_id: str, after: int, limit: int) -> tuple[list[Event], int | None]:
+    async def history_page(
+        self, run_id: str, after: int, limit: int, before: int | None = None
+    ) -> tuple[list[Event], int | None]:
         run = await self.get_run(run_id)
-        return await self._engine.history_page(run.id, after, limit)
+        return await self._engine.history_page(run.id, after, limit, before)
+
+    async def list_files(self, run_id: str) -> Sequence[RunFile]:
+        run = await self.get_run(run_id)
+        return await self._engine.list_files(run.id)
+
+    async def locate_file(self, run_id: str, path: str) -> Path:
+        run = await self.get_run(run_id)
+        return await self._engine.locate_file(run.id, path)
 
     async def cancel(self, run_id: str, files: FilesFate = "keep", *, by: str = "app") -> RunRecord:
         run = await self.get_run(run_id)
@@ -300,6 +312,9 @@ class _LimitedSchedules(_Denied):
         return await self._engine.schedules.put(
             name, job=job, handle=handle, lane=lane, on_conflict=on_conflict, **more
         )
+
+    async def preview(self, **times: Any) -> Sequence[float]:
+        return await self._engine.schedules.preview(**times)
 
     async def list(self) -> Sequence[ScheduleRecord]:
         return [schedule for schedule in await self._engine.schedules.list() if self._sees(schedule)]

@@ -34,7 +34,7 @@ from ...protocol.lanes import LaneRules
 from ...protocol.names import check_name
 from ...protocol.parameters import plain_params
 from ...protocol.parts import joined
-from ...protocol.records import BulkResult, RunRecord, Snapshot
+from ...protocol.records import BulkResult, RunFile, RunRecord, Snapshot
 from ...protocol.run_filter import RunFilterKeywords, filter_to_wire, run_filter
 from ...protocol.states import Status
 from ...protocol.submission import (
@@ -374,19 +374,37 @@ class Client:
         parts = await self._link.ask_for_parts(command)
         return [run for part in parts for run in part.runs or ()]
 
-    async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]:
+    async def list_files(self, run_id: str) -> list[RunFile]:
+        """See `Engine.list_files`."""
+        check_text("run_id", run_id)
+        command = wire.ListFiles(id=self._link.number(), run_id=run_id)
+        parts = await self._link.ask_for_parts(command)
+        return [file for part in parts for file in part.files or ()]
+
+    async def history(
+        self, run_id: str, *, after: int = 0, before: int | None = None, limit: int | None = None
+    ) -> list[Event]:
         """See `Engine.history`. A long history is requested in pages."""
         check_text("run_id", run_id)
         check_seq("after", after)
+        if before is not None:
+            check_seq("before", before)
         if limit is not None:
             check_page(limit)
+        backwards = before is not None
         events: list[Event] = []
-        following: int | None = after
+        following = before if backwards else after
         while following is not None and (limit is None or len(events) < limit):
-            most = None if limit is None else limit - len(events)
-            command = wire.History(id=self._link.number(), run_id=run_id, after=following, limit=most)
+            command = wire.History(
+                id=self._link.number(),
+                run_id=run_id,
+                after=after if backwards else following,
+                before=following if backwards else None,
+                limit=None if limit is None else limit - len(events),
+            )
             parts = await self._link.ask_for_parts(command)
-            events += [event for part in parts for event in part.events or ()]
+            page = [event for part in parts for event in part.events or ()]
+            events = page + events if backwards else events + page
             following = parts[-1].next
         return events
 

@@ -23,7 +23,7 @@ from ...protocol.flow.records import (
 )
 from ...protocol.jobs import AnyJob, JobFunction
 from ...protocol.lanes import LaneRules
-from ...protocol.records import BulkResult, ExecutorInfo, RunRecord, Snapshot
+from ...protocol.records import BulkResult, ExecutorInfo, RunFile, RunRecord, Snapshot
 from ...protocol.run_filter import RunFilterKeywords
 from ...protocol.schedules import Missed, ScheduleRecord
 from ...protocol.submission import FlowKeywords, ScheduleKeywords, SubmitKeywords
@@ -166,6 +166,10 @@ class RunSchedules(Protocol):
         paused: bool | None = None,
         **options: Unpack[ScheduleKeywords],
     ) -> ScheduleRecord: ...
+
+    async def preview(
+        self, *, cron: str | None = None, every: float | None = None, timezone: str = "UTC"
+    ) -> Sequence[float]: ...
 
     async def list(self) -> Sequence[ScheduleRecord]: ...
 
@@ -317,7 +321,11 @@ class RunEngine(Protocol):
         self, *, limit: int = 100, before: str | None = None, **filter: Unpack[RunFilterKeywords]
     ) -> list[RunRecord]: ...
 
-    async def history(self, run_id: str, *, after: int = 0, limit: int | None = None) -> list[Event]: ...
+    async def list_files(self, run_id: str) -> list[RunFile]: ...
+
+    async def history(
+        self, run_id: str, *, after: int = 0, before: int | None = None, limit: int | None = None
+    ) -> list[Event]: ...
 
     def events(
         self, after: int | None = None, filter: Filter | Mapping[str, Any] | None = None

@@ -9,7 +9,7 @@ from ...protocol import schedule_commands as wire
 from ...protocol.jobs import AnyJob, job_name
 from ...protocol.names import check_name
 from ...protocol.parameters import plain_params
-from ...protocol.schedules import Missed, ScheduleRecord, check_schedule, define
+from ...protocol.schedules import Missed, ScheduleRecord, check_every, check_schedule, define
 from ...protocol.submission import ScheduleKeywords, SubmitOptions, check_keywords, to_stored
 from ...protocol.values import json_value
 from .calls import expected
@@ -78,6 +78,14 @@ class ClientSchedules:
             **checked.options,
         )
         return expected((await self._link.ask(command, repeatable=True)).schedule)
+
+    async def preview(
+        self, *, cron: str | None = None, every: float | None = None, timezone: str = "UTC"
+    ) -> Sequence[float]:
+        """See `Schedules.preview`."""
+        every = check_every("a preview", cron, every, timezone)
+        command = wire.PreviewSchedule(id=self._link.number(), cron=cron, every=every, timezone=timezone)
+        return tuple(expected((await self._link.ask(command, repeatable=True)).times))
 
     async def list(self) -> Sequence[ScheduleRecord]:
         """See `Schedules.list`."""

@@ -39,6 +39,13 @@ async def _put(context: Context, command: wire.PutSchedule) -> Fields:
     return _one(context, schedule)
 
 
+async def _preview(context: Context, command: wire.PreviewSchedule) -> Fields:
+    times = await context.engine.schedules.preview(
+        cron=command.cron, every=command.every, timezone=command.timezone
+    )
+    return {"times": times}
+
+
 async def _list(context: Context, command: wire.ListSchedules) -> Fields:
     return {"schedules": [_seen(context, schedule) for schedule in await context.engine.schedules.list()]}
 
@@ -69,6 +76,7 @@ _ONE = "/api/schedules/{name}"
 
 SCHEDULE_TABLE: tuple[Entry, ...] = (
     Entry(wire.PutSchedule, _OPERATOR, _put, Http("PUT", _ONE, body="schedule"), repeatable=True),
+    Entry(wire.PreviewSchedule, _OPERATOR, _preview, Http("GET", "/api/schedule_times"), repeatable=True),
     Entry(wire.ListSchedules, _VIEWER, _list, Http("GET", "/api/schedules"), heavy=True, repeatable=True),
     Entry(wire.GetSchedule, _VIEWER, _get, Http("GET", _ONE, body="schedule"), repeatable=True),
     Entry(

@@ -122,12 +122,17 @@ async def _list_runs(context: Context, command: wire.ListRuns) -> Fields:
     return {"runs": runs}
 
 
+async def _list_files(context: Context, command: wire.ListFiles) -> Fields:
+    return {"files": await context.engine.list_files(command.run_id)}
+
+
 _PAGE = 1000
 
 
 async def _history(context: Context, command: wire.History) -> Fields:
     limit = _PAGE if command.limit is None else command.limit
-    events, next = await context.engine.history_page(command.run_id, command.after or 0, limit)
+    after, before = command.after or 0, command.before
+    events, next = await context.engine.history_page(command.run_id, after, limit, before)
     return {"events": events} if next is None else {"events": events, "next": next}
 
 
@@ -271,6 +276,14 @@ TABLE: tuple[Entry, ...] = (
         Http("GET", "/api/runs", pairs={"tag": "tags"}),
         heavy=True,
         local=True,
+    ),
+    Entry(
+        wire.ListFiles,
+        _VIEWER,
+        _list_files,
+        Http("GET", "/api/runs/{run_id}/files"),
+        heavy=True,
+        repeatable=True,
     ),
     Entry(wire.History, _VIEWER, _history, Http("GET", "/api/runs/{run_id}/events"), heavy=True, local=True),
     Entry(

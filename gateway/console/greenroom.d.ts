@@ -29,6 +29,8 @@ export interface ConnectOptions {
   follow?: boolean;
   /** Follow only some handles, lanes or runs. */
   filter?: StateFilter | null;
+  /** `true`: numbers that JavaScript would change, such as integers beyond 2^53, are of the class `ExactNumber`. */
+  exact?: boolean;
   /** For how many seconds a command waits for a connection (30). */
   patience?: number;
   /** A listener for the state of the connection, from `connecting` on; see `Client.onConnection`. */
@@ -40,6 +42,25 @@ export interface ConnectOptions {
   /** Returns a number from 0 to 1, for the pauses between attempts to connect and for the order of addresses. */
   random?: () => number;
 }
+
+/** A number of JSON by its text, for numbers that a JavaScript number cannot hold, such as 9007199254740993. */
+export class ExactNumber {
+  /** `source`: the text of a JSON number, or a BigInt. */
+  constructor(source: string | number | bigint);
+  /** The number as JSON has it. */
+  readonly source: string;
+  toString(): string;
+  /** The nearest JavaScript number. */
+  valueOf(): number;
+  /** For `JSON.stringify`: exact where there is `JSON.rawJSON`, else a string. */
+  toJSON(): unknown;
+}
+
+/** `JSON.parse`, but a number that `JSON.stringify` would write differently, such as 1.0, is an `ExactNumber`. */
+export function parseExact(text: string): any;
+
+/** `JSON.stringify` that writes an `ExactNumber` by its text. */
+export function writeExact(value: unknown, indent?: number): string;
 
 /** Which runs a client follows: those that match every field that is present. */
 export interface StateFilter {
@@ -119,6 +140,10 @@ export class Client<State extends Projection | null = Projection> {
   readonly state: State;
   /** The role of the token. */
   readonly role: Role;
+  /** The name of the token; null if the gateway requires none. */
+  readonly name: string | null;
+  /** The patterns to which the token is limited, as in `{ handles: ["alice", "bob/*"] }`; null if it has no limits. */
+  readonly within: { readonly [what in "handles" | "lanes" | "jobs"]?: readonly string[] } | null;
   /** Flows and their runs. */
   readonly flows: Flows;
   /** Workers. A program can be a worker with `register`, `poll` and `complete`. */
@@ -179,6 +204,10 @@ export class Client<State extends Projection | null = Projection> {
   ended(runId: string): Promise<RunRecord>;
   /** Runs that match all filters, newest first. */
   listRuns(options?: ListRunsOptions): Promise<RunRecord[]>;
+  /** The files that a run has finished. */
+  listFiles(runId: string): Promise<RunFile[]>;
+  /** An address from which a browser downloads a file of a run: with a token, once, within 30 seconds. */
+  fileUrl(runId: string, path: string): Promise<string>;
   /** The events of a run; without a limit all of them, fetched in pages. */
   history(runId: string, options?: HistoryOptions): Promise<GreenroomEvent[]>;
   /** The engine's snapshot, as of now. */
@@ -296,6 +325,8 @@ export interface Webhooks {
 export interface Schedules {
   /** Create a schedule, or change the one of this name. */
   put(name: string, options: PutScheduleOptions): Promise<ScheduleRecord>;
+  /** The next due times of such a schedule, if it were put now, in Unix seconds; nothing is stored. */
+  preview(options: PreviewScheduleOptions): Promise<number[]>;
   /** All schedules, in the order of their names. */
   list(): Promise<ScheduleRecord[]>;
   /** One schedule. */
@@ -444,17 +475,21 @@ type OnceOptions =
   | "traceparent"
   | "tracestate";
 
-/** The options of `schedules.put`: either `cron` or `every` is required. */
-export interface PutScheduleOptions extends Omit<RunOptions, OnceOptions> {
-  job: string;
-  /** Without a handle, the runs have the handle `schedule:<name>`. */
-  handle?: string | null;
+/** The options of `Schedules.preview`: one of `cron` and `every`. */
+export interface PreviewScheduleOptions {
   /** Minute, hour, day of month, month and day of week, as local times of `timezone`. */
   cron?: string | null;
   /** An interval in seconds. */
   every?: number | null;
   /** A name of the IANA database ("UTC"). */
   timezone?: string;
+}
+
+/** The options of `schedules.put`: either `cron` or `every` is required. */
+export interface PutScheduleOptions extends Omit<RunOptions, OnceOptions>, PreviewScheduleOptions {
+  job: string;
+  /** Without a handle, the runs have the handle `schedule:<name>`. */
+  handle?: string | null;
   /** Each firing is up to this many seconds late (0). */
   jitter?: number;
   /** Which of the due times fire that were missed ("latest"). */
@@ -490,6 +525,8 @@ export interface RunFilter {
   until?: Date | number | null;
   /** A part of the error; case matters. */
   error?: string | null;
+  /** The id of the run whose body has called the runs. */
+  parent?: string | null;
 }
 
 /** The options of `Client.rerun` and `Client.retry`. */
@@ -529,6 +566,8 @@ export interface ListRunsOptions extends RunFilter {
 export interface HistoryOptions {
   /** Only events with a higher `seq`. */
   after?: number;
+  /** Only events with a lower `seq`, and of these the last `limit` ones. */
+  before?: number | null;
   limit?: number;
 }
 
@@ -621,6 +660,15 @@ export class RunEnded extends Error {
   readonly run: RunRecord;
 }
 
+/** The types of events. */
+export const EVENT_TYPES: readonly EventType[];
+
+/** The most ended runs that a snapshot and the state contain: those that ended last. */
+export const KEPT_ENDED_RUNS: number;
+
+/** A new id for the option `requestId`: all submissions with the same one make one run. */
+export function drawId(): string;
+
 /** Whether the status of a run is final. */
 export function hasEnded(run: Pick<RunRecord, "status">): boolean;
 
@@ -642,6 +690,31 @@ export class Projection {
   apply(event: GreenroomEvent): void;
   /** The whole state as of `seq`, equal to the engine's snapshot. */
   snapshot(): Snapshot;
+  /** The rules of a lane; without any, an empty object. */
+  rules(lane: string): LaneRules;
+  /** The numbers of runs as of `seq`: without lists, so it takes constant time per lane. */
+  counts(): Counts;
+  /** A handle as in a snapshot, or null. */
+  handle(name: string): HandleState | null;
+  /** The names of the handles of a snapshot, in no order that means anything. */
+  handleNames(): IterableIterator<string>;
+}
+
+/** The numbers of a snapshot. `runs` are those of the pending runs by status; a status without runs is absent. */
+export interface Counts {
+  seq: number;
+  engine: EngineState;
+  lanes: { [lane: string]: LaneCounts };
+  runs: { [status in RunStatus]?: number };
+}
+
+/** The numbers of a lane: slots in use, and runs queued in it. */
+export interface LaneCounts {
+  limit: number | null;
+  generation: number;
+  executing: number;
+  queued: number;
+  paused: boolean;
 }
 
 export type EventType = GreenroomEvent["type"];
@@ -686,7 +759,7 @@ export type RunStatus =
 
 /**
  * A run's status changed. `from` is null for a new run; only then `job`, `kind`, `params`, `needs`,
- * `tags`, `priority`, `key` and `not_before` are set.
+ * `tags`, `priority`, `key`, `not_before` and `parent` are set.
  *
  * `place` is the run's current place; null while the run waits in its handle, before the others if `front`.
  * A new run with `waiting_for` `time` waits for its `not_before` outside its lane and, without a place,
@@ -717,6 +790,7 @@ export interface RunStateChanged {
   priority?: number;
   key?: string;
   not_before?: number;
+  parent?: string;
   front?: boolean;
   waiting_for?: string;
   interactive?: boolean;
@@ -1175,7 +1249,8 @@ export interface InterruptState {
  * is where that body executes; `null` for the engine's own process. `needs` are the labels that an executor
  * must have to execute the run: those of the job and of the submission. `key` is what a lane's fairness and
  * limits per key tell its runs apart by. The run does not start before `not_before`; until then, a queued
- * run has `waiting_for` `time`. `placed_at` is when it got its place, if that was not when it was created.
+ * run has `waiting_for` `time`. `parent` is the run whose body called it. `placed_at` is when it got its
+ * place, if that was not when it was created.
  */
 export interface RunRecord {
   id: string;
@@ -1189,6 +1264,7 @@ export interface RunRecord {
   priority: number;
   key: string | null;
   not_before: number | null;
+  parent: string | null;
   status: RunStatus;
   reason: string | null;
   attempt: number;
@@ -1394,6 +1470,16 @@ export interface BulkResult {
   done: number;
   refused: number;
   refusals: Refusal[];
+}
+
+/**
+ * A file that a run has finished, by its path in the handle's folder. `folder` is the id of the data
+ * folder that has it; it is empty for the engine's own, and only there is the `size` in bytes known.
+ */
+export interface RunFile {
+  path: string;
+  size: number | null;
+  folder: string;
 }
 
 /**

@@ -16,7 +16,8 @@
  * Options are in camelCase (`requestId`); snake_case (`request_id`) is accepted, too. Events, runs and snapshots keep
  * the field names of the protocol (`created_at`).
  *
- * Numbers are JavaScript numbers: an integer beyond 2^53 in parameters or results loses its last digits.
+ * Numbers are JavaScript numbers: an integer beyond 2^53 in parameters or results loses its last digits, unless the
+ * client is connected with `exact: true`; see `ExactNumber`.
  */
 
 // Errors.
@@ -51,9 +52,91 @@ export class RunEnded extends Error {
   }
 }
 
+// Exact numbers.
+
+const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+const STRING_OR_NUMBER = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
+const MAY_BE_LARGE = /(?:^|[[:,\s])-?(?:\d{16}|\d+(?:\.\d+)?[eE]\+?\d)/;
+/** Stands before a number that was made a string. It is random, so that no string of a user begins with it. */
+const MARK = `number ${[...crypto.getRandomValues(new Uint32Array(4))].join("-")} `;
+const MARKED = new RegExp(`"${MARK}([^"]*)"`, "g");
+
+/** A number of JSON by its text, for numbers that a JavaScript number cannot hold, such as 9007199254740993. */
+export class ExactNumber {
+  /** `source`: the text of a JSON number, or a BigInt. */
+  constructor(source) {
+    const text = String(source);
+    if (!NUMBER.test(text)) {
+      throw new GreenroomError("invalid", `ExactNumber: ${shown(source)} is not a JSON number; pass text such as "12"`);
+    }
+    this.source = text;
+    Object.freeze(this);
+  }
+
+  toString() {
+    return this.source;
+  }
+
+  /** The nearest JavaScript number. */
+  valueOf() {
+    return Number(this.source);
+  }
+
+  /** For `JSON.stringify`: exact where there is `JSON.rawJSON`, else a string. */
+  toJSON() {
+    return JSON.rawJSON?.(this.source) ?? this.source;
+  }
+}
+
+/** `JSON.parse`, but a number that `JSON.stringify` would write differently, such as 1.0, is an `ExactNumber`. */
+export const parseExact = (text) => parsed(text, (number) => String(Number(number)) !== number);
+
+/** `JSON.stringify` that writes an `ExactNumber` by its text. */
+export const writeExact = (value, indent = 0) => written(value, indent, (key, one) => one);
+
+function parsed(text, isKept) {
+  const value = JSON.parse(text); // also says what is wrong with the text
+  let found = false;
+  const marked = text.replace(STRING_OR_NUMBER, (token) => {
+    if (token.startsWith('"') || !isKept(token)) return token;
+    found = true;
+    return `"${MARK}${token}"`;
+  });
+  if (!found) return value;
+  const isMarked = (one) => typeof one === "string" && one.startsWith(MARK);
+  return JSON.parse(marked, (key, one) => (isMarked(one) ? new ExactNumber(one.slice(MARK.length)) : one));
+}
+
+/** A message of the gateway, with the numbers that JavaScript would change as `ExactNumber`. Few messages have any. */
+function parsedMessage(text) {
+  if (!MAY_BE_LARGE.test(text)) return JSON.parse(text);
+  return parsed(text, (number) => {
+    const value = Number(number);
+    return !Number.isFinite(value) || (Number.isInteger(value) && !Number.isSafeInteger(value));
+  });
+}
+
+function written(value, indent, check) {
+  const marked = function (key, one) {
+    const own = this[key]; // `one` is what its toJSON returned
+    return own instanceof ExactNumber ? MARK + own.source : check(key, one);
+  };
+  return JSON.stringify(value, marked, indent)?.replace(MARKED, "$1");
+}
+
 // The fold. It follows protocol/fold.py step by step, with the same names.
 
-const KEPT_ENDED_RUNS = 1000;
+/** The types of events. */
+export const EVENT_TYPES = Object.freeze([
+  "run_state_changed", "run_changed", "run_progress", "run_log", "run_waiting", "run_message", "run_signal",
+  "node_started", "node_ran", "interrupt_opened", "interrupt_closed", "lane_changed", "handle_changed",
+  "engine_changed", "flow_changed", "node_worker_changed", "executor_changed", "node_changed", "leader_changed",
+  "schedule_changed", "schedule_fired", "schedule_missed", "webhook_changed",
+]);
+
+/** The most ended runs that a snapshot and the state contain: those that ended last. */
+export const KEPT_ENDED_RUNS = 1000;
+
 const UNTIL_TIME = "time";
 const UNTIL_HANDLE_FREE = "handle";
 const ENDED = new Set(["succeeded", "failed", "cancelled", "timed_out", "rejected"]);
@@ -103,6 +186,7 @@ function afterTransition(run, event) {
       priority: event.priority ?? 0,
       key: event.key ?? null,
       not_before: event.not_before ?? null,
+      parent: event.parent ?? null,
       status: event.to,
       reason: event.reason,
       attempt: event.attempt,
@@ -181,6 +265,7 @@ const isOfSchedule = (event) => event.type.startsWith("schedule_");
 export class Projection {
   #queued = 0;
   #executing = 0;
+  #pending = new Map(); // the number of runs by status
   #ended = new Set();
   #lanes = new Map();
   #handles = new Map();
@@ -219,7 +304,7 @@ export class Projection {
       if (hasEnded(run)) {
         this.#ended.add(run.id);
         if (isGiven(run.place)) this.#handles.get(run.handle).lastEnded = run.id;
-      }
+      } else this.#count(run.status, 1);
     }
   }
 
@@ -294,12 +379,7 @@ export class Projection {
     return {
       epoch: this.epoch,
       seq: this.seq,
-      engine: {
-        max_concurrent: this.maxConcurrent,
-        executing: this.#executing,
-        queued: this.#queued,
-        draining: this.draining,
-      },
+      engine: this.#engine(),
       lanes: mapped(this.#lanes, (lane) => ({
         limit: lane.limit,
         generation: lane.generation,
@@ -308,13 +388,7 @@ export class Projection {
         ...(lane.paused && { paused: true }),
         ...(Object.keys(lane.rules).length > 0 && { rules: lane.rules }),
       })),
-      handles: mapped(this.#handles, (handle) => ({
-        status: handle.status,
-        locked: handle.active !== null,
-        active_run: handle.active,
-        waiting: [...handle.waiting],
-        params: handle.params,
-      })),
+      handles: mapped(this.#handles, handleState),
       interrupts: Object.fromEntries(this.interrupts),
       runs: Object.fromEntries([...pending, ...ended]),
       executors: Object.fromEntries(this.executors),
@@ -322,8 +396,57 @@ export class Projection {
     };
   }
 
+  /** The rules of a lane; without any, an empty object. */
+  rules(lane) {
+    return this.#lanes.get(lane)?.rules ?? {};
+  }
+
+  /** The numbers of runs as of `seq`: without lists, so it takes constant time per lane. */
+  counts() {
+    return {
+      seq: this.seq,
+      engine: this.#engine(),
+      lanes: mapped(this.#lanes, (lane) => ({
+        limit: lane.limit,
+        generation: lane.generation,
+        executing: lane.executing.size,
+        queued: lane.queued.size,
+        paused: lane.paused,
+      })),
+      runs: Object.fromEntries(this.#pending),
+    };
+  }
+
+  /** A handle as in a snapshot, or null. */
+  handle(name) {
+    const handle = this.#handles.get(name);
+    return handle === undefined ? null : handleState(handle);
+  }
+
+  /** The names of the handles of a snapshot, in no order that means anything. */
+  handleNames() {
+    return this.#handles.keys();
+  }
+
+  #engine() {
+    return {
+      max_concurrent: this.maxConcurrent,
+      executing: this.#executing,
+      queued: this.#queued,
+      draining: this.draining,
+    };
+  }
+
+  #count(status, change) {
+    const number = (this.#pending.get(status) ?? 0) + change;
+    if (number > 0) this.#pending.set(status, number);
+    else this.#pending.delete(status);
+  }
+
   #transition(event) {
     const { run: id, from: before, to } = event;
+    if (before !== null) this.#count(before, -1);
+    if (!ENDED.has(to)) this.#count(to, 1);
     const handle = this.#handle(event.handle);
     const lane = this.#lane(event.lane);
     if (before === null) {
@@ -434,6 +557,13 @@ const newLane = (limit, generation = 0) => ({
   runs: 0,
 });
 const newHandle = () => ({ status: "Idle", active: null, waiting: [], params: null, runs: 0, lastEnded: null });
+const handleState = (handle) => ({
+  status: handle.status,
+  locked: handle.active !== null,
+  active_run: handle.active,
+  waiting: [...handle.waiting],
+  params: handle.params,
+});
 const mapped = (map, change) => Object.fromEntries([...map].map(([name, value]) => [name, change(value)]));
 
 function wait(handle, event) {
@@ -553,7 +683,7 @@ class Ring {
 
 // Options: in camelCase, and in snake_case, as the protocol has them.
 
-const CONNECT = ["token", "filter", "follow", "patience", "onConnection", "WebSocket", "random"];
+const CONNECT = ["token", "filter", "follow", "exact", "patience", "onConnection", "WebSocket", "random"];
 const TRACE = ["traceparent", "tracestate"];
 const SUBMIT = [
   "handle",
@@ -581,19 +711,18 @@ const RULES = ["fairBy", "weights", "limitPerKey", "rate", "burst", "ratePer", "
 const JOINING = ["join", "coalesce"]; // a submission can join the run of another one
 const TIMEOUTS = ["queueTimeout", "runTimeout", "deadline", "warnAfter"];
 const ONCE = ["requestId", "startAt", "delay", "reserve", ...TRACE]; // not for runs that a schedule submits
+const TIMES = ["cron", "every", "timezone"];
 const SCHEDULE = [
   ...SUBMIT.filter((name) => !ONCE.includes(name)),
   "job",
-  "cron",
-  "every",
-  "timezone",
+  ...TIMES,
   "jitter",
   "missed",
   "missedLimit",
   "paused",
 ];
 const PAGE = ["limit", "offset"];
-const RUNS = ["handle", "lane", "job", "flow", "status", "tags", "since", "until", "error"];
+const RUNS = ["handle", "lane", "job", "flow", "status", "tags", "since", "until", "error", "parent"];
 const BULK = [...RUNS, "limit", "dryRun"];
 const VERSION = ["version", "status"];
 const FILTER = { handles: "handle", lanes: "lane", runs: "run", types: "type" };
@@ -692,7 +821,7 @@ function predicate(filter) {
 /** A command as JSON. JSON.stringify alone would replace NaN by null, which removes a limit or means a default. */
 function encoded(command) {
   try {
-    return JSON.stringify(command, (key, value) => {
+    return written(command, 0, (key, value) => {
       if (typeof value !== "bigint" && (typeof value !== "number" || Number.isFinite(value))) return value;
       throw new TypeError(`${key}: ${value} is not a JSON value; use another number, null or a string`);
     });
@@ -723,7 +852,7 @@ const STARTS = new Set(["submit", "submit_many", "start_flow"]);
 const MOST_RUNS = 10_000; // of one batch
 const LISTS = [
   ...["submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"],
-  ...["schedules", "webhooks"],
+  ...["schedules", "webhooks", "files"],
 ];
 const UNAUTHORIZED = 4401;
 const LONGEST_TIMEOUT = 2 ** 31 - 1;
@@ -748,6 +877,7 @@ let begin; // set by Client, so that only `connect` can call it
  * - `token`: sent in the first message, never in the URL.
  * - `filter`: follow only some `handles`, `lanes` or `runs`.
  * - `follow: false`: do not follow the events. The client has no `state` and no `events()` then.
+ * - `exact: true`: numbers that JavaScript would change, such as integers beyond 2^53, are of the class `ExactNumber`.
  * - `patience`: for how many seconds a command waits for a connection (30).
  * - `onConnection`: a listener for the state of the connection, from "connecting" on; see `Client.onConnection`.
  * - `WebSocket`: the class to use instead of the global one, such as that of the package `ws`.
@@ -770,6 +900,10 @@ export class Client {
   state = null;
   /** The role of the token. */
   role = null;
+  /** The name of the token; null if the gateway requires none. */
+  name = null;
+  /** The patterns to which the token is limited; null if it has no limits. */
+  within = null;
 
   /** Flows and their runs, as `engine.flows` in Python. */
   flows = {
@@ -872,6 +1006,11 @@ export class Client {
       const given = toWire("schedules.put", options, SCHEDULE);
       return (await this.#ask({ ...given, type: "put_schedule", name }, true)).schedule;
     },
+    /** The next due times of a schedule with `cron` and `timezone`, or `every`, if it were put now. */
+    preview: async (options) => {
+      const given = toWire("schedules.preview", options, TIMES);
+      return (await this.#ask({ ...given, type: "preview_schedule" }, true)).times;
+    },
     /** All schedules, in the order of their names. */
     list: async () => (await this.#ask({ type: "list_schedules" }, true)).schedules,
     /** One schedule. */
@@ -924,6 +1063,7 @@ export class Client {
   #token;
   #filter;
   #follow;
+  #parse;
   #patience;
   #WebSocket;
   #random;
@@ -954,7 +1094,7 @@ export class Client {
   /** See `connect`. */
   constructor(url, options) {
     const given = read("connect", options, CONNECT);
-    const { token = null, filter = null, follow = true, patience = 30, random = Math.random } = given;
+    const { token = null, filter = null, follow = true, exact = false, patience = 30, random = Math.random } = given;
     predicate(filter);
     if (filter?.types) {
       const why = "the state needs events of all types; pass types to events() or onEvent()";
@@ -969,6 +1109,7 @@ export class Client {
     this.#token = token;
     this.#filter = filter;
     this.#follow = follow;
+    this.#parse = exact ? parsedMessage : JSON.parse;
     this.#patience = patience * 1000;
     this.#WebSocket = given.WebSocket ?? globalThis.WebSocket;
     this.#random = random;
@@ -1134,18 +1275,44 @@ export class Client {
     return reply.runs ?? [];
   }
 
-  /** The events of a run after `after`, at most `limit`; without a limit all of them, fetched in pages. */
+  /** The files that a run has finished: their paths, and their sizes in bytes. */
+  async listFiles(runId) {
+    return (await this.#ask({ type: "list_files", run_id: runId }, true)).files ?? [];
+  }
+
+  /** An address from which a browser downloads a file of a run: with a token, once, within 30 seconds. */
+  async fileUrl(runId, path) {
+    const base = withSlash(this.#url).replace(/^ws/, "http");
+    const url = new URL(`api/runs/${encodeURIComponent(runId)}/files/${encodeURIComponent(path)}`, base);
+    if (this.#token !== null) {
+      const headers = { authorization: `Bearer ${this.#token}`, "content-type": "application/json" };
+      const response = await fetch(new URL("api/tickets", base), { method: "POST", headers, body: "{}" });
+      const { ticket, code, message, details } = await response.json();
+      if (!response.ok) throw new GreenroomError(code, message, details);
+      url.searchParams.set("ticket", ticket);
+    }
+    return url.href;
+  }
+
+  /**
+   * The events of a run after `after`, at most `limit`; without a limit all of them, fetched in pages. With `before`,
+   * the last events before that `seq`.
+   */
   async history(runId, options = {}) {
-    const { after = 0, limit = Infinity } = read("history", options, ["after", "limit"]);
-    const events = [];
-    let next = after;
-    while (next !== undefined && events.length < limit) {
-      const page = { after: next, limit: Math.min(1000, limit - events.length) };
+    const { after = 0, before, limit = Infinity } = read("history", options, ["after", "before", "limit"]);
+    const backwards = isGiven(before);
+    const pages = [];
+    let next = backwards ? before : after;
+    let left = limit;
+    while (next !== undefined && left > 0) {
+      const range = backwards ? { after, before: next } : { after: next };
+      const page = { ...range, limit: Math.min(1000, left) };
       const reply = await this.#ask({ ...page, type: "history", run_id: runId }, true);
-      events.push(...(reply.events ?? []));
+      pages.push(reply.events ?? []);
+      left -= pages.at(-1).length;
       next = reply.next;
     }
-    return events;
+    return (backwards ? pages.reverse() : pages).flat();
   }
 
   /** The engine's snapshot, as of now. */
@@ -1444,7 +1611,7 @@ export class Client {
       quiet = 0;
       if (this.#socket !== socket || this.#failure) return;
       try {
-        this.#take(JSON.parse(data));
+        this.#take(this.#parse(data));
       } catch (error) {
         lose(error.message);
       }
@@ -1548,6 +1715,8 @@ export class Client {
   #welcomed(welcome) {
     this.#welcome = welcome;
     this.role = welcome.role;
+    this.name = welcome.name ?? null;
+    this.within = welcome.within ?? null;
     const waiting = [...this.#calls.values()];
     if (this.#follow) {
       const subscribe = { ...this.#subscription(this.#received), id: this.#number++ };
@@ -1833,7 +2002,8 @@ function withSlash(url) {
   return address.href;
 }
 
-function drawId() {
+/** A new id for the option `requestId`: all submissions with the same one make one run. */
+export function drawId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -26,6 +26,7 @@ from ...protocol.schedule_commands import (
     DeleteSchedule,
     GetSchedule,
     PauseSchedule,
+    PreviewSchedule,
     PutSchedule,
     ResumeSchedule,
     TriggerSchedule,
@@ -146,9 +147,15 @@ def _bulk(kind: str) -> dict[str, Json]:
 
 _SERVICES: Json = {"type": "array", "items": NAME, "minItems": 1, "maxItems": MAX_SERVICES}
 
+_TIMES_OF_SCHEDULE: dict[str, Json] = {
+    "cron": {"type": "string", "description": "Minute, hour, day of month, month, day of week."},
+    "every": {"type": "number", "minimum": 1, "maximum": 366 * 86_400},
+    "timezone": {"type": "string", "description": "A name of the IANA database."},
+}
 _SELECTING: dict[str, Json] = {"handle": TEXT, "lane": TEXT, "job": TEXT}
+_SEQ: Json = {"type": "integer", "minimum": 0, "maximum": HIGHEST_SEQ}
 _FIELDS: dict[str, Json] = {
-    "after": {"type": "integer", "minimum": 0, "maximum": HIGHEST_SEQ},
+    "after": _SEQ,
     "before": TEXT,
     "data": VALUE,
     "delay": {"type": "number", "minimum": 0, "maximum": LATEST, "description": "Seconds from now."},
@@ -179,6 +186,7 @@ _FIELDS: dict[str, Json] = {
     "offset": LIMIT,
     "on_conflict": _words(*get_args(OnConflict)),
     "params": VALUE,
+    "parent": TEXT,
     "request_id": {
         **NAME,
         "description": "A name that does not begin with `schedule:`, nor with the id of a run and a dot.",
@@ -222,6 +230,7 @@ _OF_COMMANDS: dict[type[msgspec.Struct], dict[str, Json]] = {
     wire.SetMaxConcurrent: {"limit": LIMIT},
     wire.SetLane: {"rules": {"type": "object", "properties": _RULES, "additionalProperties": False}},
     wire.ListRuns: {**_SELECTING, "status": _STATUSES},
+    wire.History: {"before": _SEQ},
     wire.CancelMany: _bulk("cancel_many"),
     wire.RerunMany: _bulk("rerun_many"),
     wire.RetryMany: _bulk("retry_many"),
@@ -236,11 +245,10 @@ _OF_COMMANDS: dict[type[msgspec.Struct], dict[str, Json]] = {
     },
     flow_wire.RegisterWorker: {"kind": _words(*get_args(WorkerKind)), "worker_id": NAME},
     flow_wire.PollWork: {"worker_id": NAME},
+    PreviewSchedule: _TIMES_OF_SCHEDULE,
     PutSchedule: {
         "name": _SCHEDULE,
-        "cron": {"type": "string", "description": "Minute, hour, day of month, month, day of week."},
-        "every": {"type": "number", "minimum": 1, "maximum": 366 * 86_400},
-        "timezone": {"type": "string", "description": "A name of the IANA database."},
+        **_TIMES_OF_SCHEDULE,
         "jitter": {"type": "number", "minimum": 0, "maximum": 86_400},
         "missed": _words(*get_args(Missed)),
         "missed_limit": {"type": "integer", "minimum": 1, "maximum": 1000},

@@ -92,6 +92,7 @@ ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     wire.SetPriority: ("run",),
     wire.SetLane: ("rules",),
     wire.ListRuns: ("runs",),
+    wire.ListFiles: ("files",),
     wire.History: ("events", "next"),
     wire.GetSnapshot: ("snapshot",),
     wire.ClearLane: ("count",),
@@ -115,6 +116,7 @@ ANSWERS: dict[type[CommandBase], tuple[str, ...]] = {
     flow_wire.RegisterWorker: ("worker",),
     flow_wire.PollWork: ("item",),
     schedule_wire.PutSchedule: ("schedule",),
+    schedule_wire.PreviewSchedule: ("times",),
     schedule_wire.ListSchedules: ("schedules",),
     schedule_wire.GetSchedule: ("schedule",),
     schedule_wire.PauseSchedule: ("schedule",),
@@ -396,9 +398,22 @@ def _own_requests() -> dict[tuple[str, str], Json]:
         },
         ("POST", "/api/tickets"): {
             "operationId": "ticket",
-            "summary": "Create a ticket for `GET /api/events`: it replaces the token, once, for 30 seconds.",
-            "description": "Requires the role viewer.",
+            "summary": "Create a ticket, which replaces the token once, within 30 seconds.",
+            "description": "For `GET /api/events` and downloads. Requires the role viewer.",
             "responses": {"201": answered("The ticket.", ticket), **refused},
+        },
+        ("GET", "/api/runs/{run_id}/files/{path}"): {
+            "operationId": "run_file",
+            "summary": "Download a finished file of a run.",
+            "description": "A ticket in the query can replace the token. Requires the role viewer.",
+            "parameters": [
+                *(parameter(name, "path", text, required=True) for name in ("run_id", "path")),
+                parameter("ticket", "query", text),
+            ],
+            "responses": {
+                "200": {"description": "The file.", "content": {"application/octet-stream": {"schema": {}}}},
+                **refused,
+            },
         },
         ("GET", "/api/lanes"): {
             "operationId": "lanes",

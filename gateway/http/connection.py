@@ -19,7 +19,7 @@ from ..limits import Rate
 from ..shared import Shared
 from .head import BadRequest, Request, Requests
 from .responses import Response, fault, header_list, refusal
-from .routes import Call, Route, find, has_error_field
+from .routes import Call, Route, has_error_field, offered
 
 logger = logging.getLogger("greenroom.gateway")
 
@@ -150,10 +150,9 @@ class Http:
         if request.method == "OPTIONS" and request.path in ("*", "/"):  # a proxy's health check
             return Response(204, headers=(("Allow", "GET, HEAD, OPTIONS, POST, PUT"),))
         try:
-            segments = request.segments
+            methods = offered(request, shared.config)
         except UnicodeDecodeError:
             raise BadRequest(400, "path must be UTF-8") from None
-        methods = find(segments)
         allow = ("Allow", ", ".join(sorted({*methods, "OPTIONS"})))
         if request.method == "OPTIONS":
             return Response(204, headers=(allow,))
@@ -297,9 +296,9 @@ class Http:
         assert response.stream is not None, "called only for a stream"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._until_disconnected, nursery.cancel_scope)
-            with self._until_finish():
+            with self._until_finish() as interrupted:
                 await response.stream(self._write)
-            if not self._writing:
+            if not self._writing and not (response.must_complete and interrupted.cancelled_caught):
                 await self._send_all(self._machine.send(h11.EndOfMessage()) or b"")
             nursery.cancel_scope.cancel()
 

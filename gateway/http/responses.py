@@ -13,20 +13,22 @@ from ...protocol.errors import GreenroomError
 from ..version import SERVER
 
 Write = Callable[[bytes], Awaitable[None]]
-"""Sends a piece of an endless body."""
+"""Sends a piece of a body."""
 
 
 @attrs.frozen
 class Response:
     """A response. With `stream`, the body is what that function writes until the client disconnects. A long
     body is in `pieces`, and `held` is kept alive until they are sent. `unsent` is called if the client
-    disconnects before everything is sent."""
+    disconnects before everything is sent. With `must_complete`, a stream that the gateway ends early closes
+    the connection in the middle of the message, so that no client takes the beginning for the whole."""
 
     status: int
     body: bytes = b""
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
     stream: Callable[[Write], Awaitable[None]] | None = None
+    must_complete: bool = False
     unsent: Callable[[], None] = lambda: None
     pieces: Sequence[bytes] = ()
     held: object = None

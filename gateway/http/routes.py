@@ -24,16 +24,19 @@ from ...protocol.values import shown
 from ..auth.tokens import Caller, Role
 from ..commands.entries import Entry
 from ..commands.table import TABLE
+from ..config import GatewayConfig
 from ..limits import Rate, check_rate_of_runs
 from ..shared import Shared
 from ..stream.receivers import of_lane
 from ..tasks.calls import TABLE as TASK_CALLS
 from ..tasks.calls import TaskCall
 from ..tasks.input import NewTask, read
+from . import console
 from .head import Request
 from .javascript import FILES, client_file
 from .metrics import CONTENT_TYPE
 from .responses import Response, answer
+from .run_files import run_file
 from .sse import events
 
 
@@ -72,6 +75,10 @@ class Route:
         if self.workers and caller.role is Role.WORKER:
             return True
         return self.role is None or caller.role.permits(self.role)
+
+
+Methods = dict[str, tuple[Route, dict[str, str]]]
+"""The methods of a path, each with the values of the names in it."""
 
 
 async def _command(entry: Entry, call: Call) -> Response:
@@ -244,6 +251,10 @@ async def _lanes(call: Call) -> Response:
     return answer(await call.shared.engine.look(lambda committed: committed.counts()))
 
 
+async def _run_file(call: Call) -> Response:
+    return await run_file(call.shared, call.caller, call.names["run_id"], call.names["path"])
+
+
 async def _ticket(call: Call) -> Response:
     return answer({"ticket": call.shared.tickets.issue(call.caller)}, 201)
 
@@ -290,6 +301,24 @@ async def _client_file(name: str, call: Call) -> Response:
     return client_file(call.request, name)
 
 
+async def _console(call: Call) -> Response:
+    """The page of the web console, or a file that it loads."""
+    segments = call.request.segments
+    is_handshake = "sec-websocket-key" in call.request.headers  # a proxy has removed its upgrade
+    if call.shared.config.console and not is_handshake:
+        await console.load()
+        found = console.find(segments)
+        if found is not None:
+            return console.response(found, call.request)
+    raise _not_found(segments)
+
+
+async def _lost(call: Call) -> Response:
+    """The page at an address that has nothing."""
+    await console.load()
+    return console.lost(call.request)
+
+
 def _table() -> dict[tuple[str, ...], dict[str, Route]]:
     table: dict[tuple[str, ...], dict[str, Route]] = {}
 
@@ -308,6 +337,7 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
         add(task.method, f"/api{task.path}", route)
     add("GET", "/api/events", Route(Role.VIEWER, _events, tickets=True, limited=True))
     add("POST", "/api/tickets", Route(Role.VIEWER, _ticket, limited=True))
+    add("GET", "/api/runs/{run_id}/files/{path}", Route(Role.VIEWER, _run_file, tickets=True, limited=True))
     add("GET", "/api/lanes", Route(Role.VIEWER, _lanes))
     add("GET", "/api/lanes/{lane}", Route(Role.VIEWER, _lane))
     for name in FILES:
@@ -324,6 +354,12 @@ def _table() -> dict[tuple[str, ...], dict[str, Route]]:
 
 
 _TABLE = _table()
+
+_CONSOLE = Route(None, _console)
+
+_PAGE: Methods = {method: (_CONSOLE, {}) for method in ("GET", "HEAD")}
+
+_LOST: Methods = {method: (Route(None, _lost), {}) for method in ("GET", "HEAD")}
 
 _DOCUMENTS: dict[str, bytes] = {}
 """The generated documents, cached after the first request."""
@@ -345,20 +381,40 @@ def paths() -> Iterator[tuple[str, str]]:
                 yield method, "/" + "/".join(segments)
 
 
-def find(segments: tuple[str, ...]) -> dict[str, tuple[Route, dict[str, str]]]:
+def offered(request: Request, config: GatewayConfig) -> Methods:
+    """The methods of the request's path: those of the console's page for a person who visits a view, or of
+    a page that says that there is nothing."""
+    if config.console and console.is_visited(request):
+        return _PAGE
+    try:
+        return find(request.segments)
+    except NotFound:
+        if config.console and console.asks_for_page(request):
+            return _LOST
+        raise
+
+
+def find(segments: tuple[str, ...]) -> Methods:
     """The methods of a path, each with the values of the names in it. A path without names comes first, as in
     OpenAPI. Raises `NotFound`."""
     if segments in _TABLE:
         return {method: (route, {}) for method, route in _TABLE[segments].items()}
-    methods: dict[str, tuple[Route, dict[str, str]]] = {}
-    for template, offered in _TABLE.items():
+    methods: Methods = {}
+    for template, routes in _TABLE.items():
         names = _match(template, segments)
         if names is not None:
-            for method, route in offered.items():
+            for method, route in routes.items():
                 methods.setdefault(method, (route, names))
+    if console.is_address(segments):
+        for method in ("GET", "HEAD"):
+            methods.setdefault(method, (_CONSOLE, {}))
     if not methods:
-        raise NotFound(f"path /{'/'.join(segments)} not found", value="/".join(segments)[:200])
+        raise _not_found(segments)
     return methods
+
+
+def _not_found(segments: tuple[str, ...]) -> NotFound:
+    return NotFound(f"path /{'/'.join(segments)} not found", value="/".join(segments)[:200])
 
 
 def _match(template: tuple[str, ...], segments: tuple[str, ...]) -> dict[str, str] | None:

@@ -47,6 +47,7 @@ class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
     next: int | None = None
     submitted: list[msgspec.Raw] | None = None
     runs: list[msgspec.Raw] | None = None
+    files: list[msgspec.Raw] | None = None
     events: list[msgspec.Raw] | None = None
     flows: list[msgspec.Raw] | None = None
     versions: list[msgspec.Raw] | None = None
@@ -82,7 +83,7 @@ def snapshot_replies(
 LISTS = frozenset(
     {
         *("submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"),
-        *("schedules", "webhooks"),
+        *("schedules", "webhooks", "files"),
     }
 )
 """The fields of replies that can be long lists."""

@@ -82,6 +82,7 @@ class ClientSchedules(Facade[schedules.ClientSchedules]):
     """The schedules of the engine behind a gateway."""
 
     put = method(schedules.ClientSchedules.put)
+    preview = method(schedules.ClientSchedules.preview)
     list = method(schedules.ClientSchedules.list)
     get = method(schedules.ClientSchedules.get)
     pause = method(schedules.ClientSchedules.pause)
@@ -218,6 +219,7 @@ class Client(Facade[client.Client]):
     get_run = method(client.Client.get_run)
     wait = method(client.Client.wait)
     list_runs = method(client.Client.list_runs)
+    list_files = method(client.Client.list_files)
     history = method(client.Client.history)
     ended = method(client.Client.ended)
     events = iterating(client.Client.events)

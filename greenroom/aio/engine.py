@@ -75,6 +75,7 @@ class Schedules(Facade[schedules_api.Schedules]):
     """The schedules of an engine."""
 
     put = method(schedules_api.Schedules.put)
+    preview = method(schedules_api.Schedules.preview)
     list = method(schedules_api.Schedules.list)
     get = method(schedules_api.Schedules.get)
     pause = method(schedules_api.Schedules.pause)
@@ -200,6 +201,8 @@ class Engine(Facade[api.Engine]):
     get_run = method(api.Engine.get_run)
     wait = method(api.Engine.wait)
     list_runs = method(api.Engine.list_runs)
+    list_files = method(api.Engine.list_files)
+    locate_file = method(api.Engine.locate_file)
     history = method(api.Engine.history)
     settled = method(api.Engine.settled)
     events = iterating(api.Engine.events)

@@ -155,11 +155,16 @@ def moment(at: float, zone: tzinfo | None = None) -> str:
 
 
 def due(schedule: ScheduleRecord, at: float) -> str:
-    """A due time as text, in the time zone of the schedule if it has one and this machine knows it."""
+    """A due time as text, in the time zone of the schedule if it has one."""
+    return in_zone(None if schedule.cron is None else schedule.timezone, at)
+
+
+def in_zone(timezone: str | None, at: float) -> str:
+    """A time as text, in this time zone if there is one and this machine knows it."""
     zone = None
-    if schedule.cron is not None:
+    if timezone is not None:
         with suppress(ZoneInfoNotFoundError, ValueError, OSError):
-            zone = ZoneInfo(schedule.timezone)
+            zone = ZoneInfo(timezone)
     return moment(at, zone)
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..gateway.client import Client
 from ..protocol.events import Event, Filter
-from ..protocol.records import RunRecord
+from ..protocol.records import RunFile, RunRecord
 from ..protocol.states import Status
 from .connection import Server, find_last_run, for_server
 from .live_table import Board
@@ -120,13 +120,17 @@ def show(server: Server, run: str, history: bool, limit: int | None, after: int)
       greenroom show 01985a3c5f9d7f0e8a6d2b4c6e8f0a1b --history
     """
 
-    async def talk(client: Client) -> tuple[RunRecord, Mapping[str, Any], list[Event]]:
+    async def talk(
+        client: Client,
+    ) -> tuple[RunRecord, Mapping[str, Any], list[RunFile], list[Event]]:
         id = await find_last_run(client, run)
         interrupts = (await client.snapshot()).interrupts
         events = await client.history(id, after=after, limit=limit) if history else []
-        return await client.get_run(id), {key: q for key, q in interrupts.items() if q.run == id}, events
+        files = [] if server.as_json else await client.list_files(id)
+        own = {key: interrupt for key, interrupt in interrupts.items() if interrupt.run == id}
+        return await client.get_run(id), own, files, events
 
-    found, interrupts, events = server.ask(talk)
+    found, interrupts, files, events = server.ask(talk)
     if server.as_json:
         echo_json(found)
         for event in events:
@@ -135,6 +139,8 @@ def show(server: Server, run: str, history: bool, limit: int | None, after: int)
     shown = described(found)
     for id, interrupt in interrupts.items():
         shown["interrupt"] = f"{brief(interrupt.data)}  (greenroom answer {id} …)"
+    if files:
+        shown["files"] = ", ".join(file.path for file in files)
     fields(shown)
     for event in events:
         console().print(line(event), soft_wrap=True)
@@ -157,6 +163,8 @@ def described(run: RunRecord) -> dict[str, Any]:
         "params": run.params,
         "created": moment(run.created_at),
     }
+    if run.parent is not None:
+        shown["parent"] = run.parent
     if run.not_before is not None:
         shown["not before"] = moment(run.not_before)
     if run.started_at is not None:

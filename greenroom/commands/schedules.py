@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -12,8 +13,23 @@ from ..protocol.schedules import ScheduleRecord
 from .connection import Server, for_server
 from .durations import Duration
 from .notify import notify_given
-from .output import STYLES, brief, due, echo, echo_json, fields, table
+from .output import STYLES, brief, due, echo, echo_json, fields, in_zone, table
 from .submit import echo_accepted, parameters, params_given, repeated_submission
+
+_TIMES = [
+    click.option("--cron", metavar="EXPRESSION", help="Minute, hour, day of month, month and day of week."),
+    click.option("--every", type=Duration(), metavar="TIME", help="An interval, instead of --cron."),
+    click.option(
+        "--timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of --cron."
+    ),
+]
+
+
+def timed(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for the due times of a schedule to a command."""
+    for option in reversed(_TIMES):
+        command = option(command)
+    return command
 
 
 @click.group()
@@ -83,9 +99,7 @@ def show(server: Server, name: str) -> None:
 @click.option("--job", required=True, metavar="JOB", help="The job to submit.")
 @click.option("--handle", "-H", metavar="NAME", help="The handle of the runs. [default: schedule:NAME]")
 @parameters
-@click.option("--cron", metavar="EXPRESSION", help="Minute, hour, day of month, month and day of week.")
-@click.option("--every", type=Duration(), metavar="TIME", help="An interval, instead of --cron.")
-@click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="The time zone of --cron.")
+@timed
 @click.option(
     "--jitter", type=Duration(), default="0", metavar="TIME", help="Delay each firing by up to this time."
 )
@@ -125,6 +139,24 @@ def put(server: Server, name: str, params: str | None, pairs: tuple[str, ...], *
         echo_json(schedule)
     else:
         click.echo(f"{name}: next at {_next(schedule)}." if schedule.next else f"{name}: paused.")
+
+
+@schedules.command()
+@timed
+@for_server
+def preview(server: Server, cron: str | None, every: float | None, timezone: str) -> None:
+    """Print the next due times of such a schedule, if it were put now. Nothing is stored.
+
+    \b
+    Examples:
+      greenroom schedules preview --cron "0 3 * * *" --timezone Europe/Berlin
+    """
+    times = server.ask(lambda client: client.schedules.preview(cron=cron, every=every, timezone=timezone))
+    if server.as_json:
+        echo_json(times)
+        return
+    for at in times:
+        click.echo(in_zone(None if cron is None else timezone, at))
 
 
 @schedules.command()

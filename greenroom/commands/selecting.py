@@ -49,6 +49,7 @@ _FILTERS = [
     ),
     click.option("--until", type=Moment(), metavar="TIME", help="Only runs created before."),
     click.option("--error", metavar="TEXT", help="Only runs whose error contains this text; case matters."),
+    click.option("--parent", metavar="RUN", help="Only runs that this run has called."),
 ]
 
 
@@ -62,7 +63,7 @@ def selecting(command: Command) -> Command:
 def selection(options: dict[str, Any]) -> dict[str, Any]:
     """Take the options of `selecting` out of those of a command: the filter for `list_runs`."""
     statuses = {*options.pop("statuses"), *(UNSUCCESSFUL if options.pop("failed") else ())}
-    names = ("handle", "lane", "job", "flow", "tags", "since", "until", "error")
+    names = ("handle", "lane", "job", "flow", "tags", "since", "until", "error", "parent")
     found = {name: options.pop(name) for name in names}
     return {name: value for name, value in found.items() if value not in (None, {})} | (
         {"status": sorted(statuses)} if statuses else {}

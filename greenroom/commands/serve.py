@@ -37,6 +37,7 @@ _FLAGS = {
     "tokens": ("--tokens", "gateway.token_file"),
     "tls_certificate": ("--tls-certificate", "gateway.tls_certificate"),
     "tls_key": ("--tls-key", "gateway.tls_key"),
+    "console": ("--no-console", "gateway.console"),
     "cluster": ("--cluster", "cluster.enabled"),
     "log_format": ("--log-format", "logs.format"),
     "log_level": ("--log-level", "logs.level"),
@@ -75,6 +76,7 @@ _FLAGS = {
 @click.option("--tokens", metavar="FILE", help="The token file; see `greenroom token`.")
 @click.option("--tls-certificate", metavar="FILE", help="Serve https and wss with this certificate.")
 @click.option("--tls-key", metavar="FILE", help="The private key, if it is not in the certificate's file.")
+@click.option("--no-console", "console", flag_value=False, default=None, help="Do not serve the web console.")
 @click.option(
     "--cluster",
     is_flag=True,

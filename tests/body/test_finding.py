@@ -109,6 +109,27 @@ async def test_a_child_run_has_only_the_tags_of_its_call(autojump_clock):
         assert (plain.tags, tagged.tags) == ({}, {"of": "parent"})
 
 
+async def test_a_child_run_is_found_by_its_parent(autojump_clock):
+    async with open_engine(make_jobs()) as engine:
+        first = await engine.submit("parent", handle="a")
+        await first.result()
+        second = await engine.submit("parent", handle="a")
+        await second.result()
+        children = await engine.list_runs(parent=first.id)
+        assert [run.handle for run in children] == ["tagged child", "plain child"]
+        assert {run.parent for run in children} == {first.id}
+        assert await engine.list_runs(parent=first.id, tags={"of": "parent"}) == children[:1]
+        assert await engine.list_runs(parent=children[0].id) == []
+        assert (await engine.get_run(first.id)).parent is None
+        for child in children:
+            created, *others = await engine.history(child.id)
+            assert created.parent == first.id
+            assert not any(event.parent for event in others)
+            assert (await engine.snapshot()).runs[child.id] == child
+        again = await engine.get_run((await engine.rerun(children[0].id)).id)
+        assert again.parent is None, "no body waits for it"
+
+
 def test_the_tags_of_a_child_run_arrive_over_a_link() -> None:
     options = SubmitOptions(job="train", handle="child", tags={"of": "parent"})
     fields = to_wire(options)

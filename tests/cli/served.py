@@ -35,6 +35,12 @@ async def quick(run: Run, params: dict) -> dict:
     return params
 
 
+@jobs.job("writes")
+async def writes(run: Run) -> None:
+    async with run.open_file("report.txt") as file:
+        await file.write(b"done")
+
+
 @jobs.job("fails")
 async def fails(run: Run) -> None:
     raise ValueError("as it must")

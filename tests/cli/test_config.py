@@ -92,6 +92,7 @@ def test_every_setting_can_be_set_by_its_variable():
         "webhook_networks": "10.0.0.0/8",
         "webhook_secret": "a secret of this test",
         "schedules": '{"nightly": {"job": "report", "every": 60}}',
+        "console": "false",
         "format": "json",
         "level": "error",
     }

@@ -43,6 +43,7 @@ def test_runs_are_found_by_tags_job_time_and_error(handle: str):
         (("--until", str(begun)), []),
         (("--until", "1m"), []),
         (("--flow", "nightly"), []),
+        (("--parent", first), []),
         (("--limit", "1"), [second]),
         (("--before", second), [first]),
     ):
@@ -52,6 +53,11 @@ def test_runs_are_found_by_tags_job_time_and_error(handle: str):
     assert f"of={handle}, text=a=b c" in lines[1]
     assert "tags" not in said("runs", "--handle", "nobody").splitlines()
     assert f"of={handle}, text=a=b c" in said("show", first)
+
+
+def test_the_files_of_a_run_are_shown(handle: str):
+    lines = [line.split() for line in said("show", submitted(handle, "writes")).splitlines()]
+    assert ["files", "report.txt"] in lines
 
 
 def test_priority_and_key_are_shown(handle: str):

@@ -63,6 +63,15 @@ async def test_a_schedule_is_put_and_shown():
         assert '"queue"' in shown
 
 
+async def test_the_next_times_are_printed_before_a_schedule_is_put():
+    async with served() as url:
+        times = ("--cron", "0 3 * * *", "--timezone", "Asia/Tokyo", "--url", url)
+        lines = (await greenroom("preview", *times)).stdout.splitlines()
+        assert [line[10:] for line in lines] == [" 03:00:00+09:00"] * 3
+        assert len(json.loads((await greenroom("preview", "--json", *times)).stdout)) == 3
+        assert "cron" in (await greenroom("preview", "--cron", "99 * * * *", "--url", url, code=1)).stderr
+
+
 async def test_schedules_are_listed():
     async with served() as url:
         await greenroom("put", "tick", "--job", "quick", "--cron", "* * * * *", "--paused", "--url", url)

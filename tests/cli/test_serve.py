@@ -26,6 +26,11 @@ def statuses(folder: Path) -> dict[str, str]:
         return dict(connection.execute("SELECT handle, status FROM runs"))
 
 
+def test_the_console_can_be_left_out(tmp_path: Path):
+    with Served(tmp_path, "--no-console") as server:
+        assert server.request("GET", "/") == 404
+
+
 @pytest.mark.parametrize("number", [SIGTERM, SIGINT])
 def test_the_first_signal_drains_and_exits_with_0(tmp_path: Path, number: Signals):
     with Served(tmp_path) as server:

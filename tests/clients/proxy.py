@@ -16,6 +16,7 @@ class Proxy:
         self.port = 0
         self.opened = 0
         self.refuses = False
+        self.drops_replies = False  # of connections that are cut later
         self._changed = trio.lowlevel.ParkingLot()
         self._target = target
         self._lots = lots
@@ -48,8 +49,8 @@ class Proxy:
             try:
                 server = await trio.open_tcp_stream("127.0.0.1", self._target)
                 async with server, trio.open_nursery() as nursery:
-                    nursery.start_soon(self._pass_on, client, server, nursery.cancel_scope)
-                    nursery.start_soon(self._pass_on, server, client, nursery.cancel_scope)
+                    nursery.start_soon(self._pass_on, client, server, nursery.cancel_scope, False)
+                    nursery.start_soon(self._pass_on, server, client, nursery.cancel_scope, True)
             except OSError:
                 pass  # the gateway is not there
             finally:
@@ -57,11 +58,12 @@ class Proxy:
         await trio.aclose_forcefully(client)
 
     async def _pass_on(
-        self, source: trio.SocketStream, to: trio.SocketStream, connection: trio.CancelScope
+        self, source: trio.SocketStream, to: trio.SocketStream, connection: trio.CancelScope, replies: bool
     ) -> None:
         try:
             while data := await source.receive_some(self._lots.choice([1, 10, 100, 10_000])):
-                await to.send_all(data)
+                if not (replies and self.drops_replies):
+                    await to.send_all(data)
         except trio.BrokenResourceError:
             pass
         connection.cancel()

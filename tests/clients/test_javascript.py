@@ -41,6 +41,11 @@ def make_jobs() -> Jobs:
     async def ask(run: Run, params: dict[str, Any]) -> Any:
         return await run.interrupt({"may": "I?"})
 
+    @jobs.job("log")
+    async def log(run: Run, params: dict[str, Any]) -> None:
+        for number in range(params["lines"]):
+            await run.log(f"line {number}")
+
     return jobs
 
 
@@ -336,6 +341,35 @@ async def test_events_before_the_connection_and_filtered_events_are_available():
             "late": "snapshot",
             "handles": [],
         }
+
+
+async def test_a_long_history_is_read_from_its_end():
+    program = """
+        const client = await connect(argument.url);
+        const whole = await client.history(argument.run);
+        const seqs = async (options) => (await client.history(argument.run, options)).map(({ seq }) => seq);
+        answer({
+            whole: whole.map(({ seq }) => seq),
+            fromTheEnd: await seqs({ before: client.state.seq + 1 }),
+            page: await seqs({ before: whole[1500].seq, limit: 1200 }),
+            between: await seqs({ after: whole[9].seq, before: whole[12].seq }),
+            none: await seqs({ before: whole[0].seq }),
+            notGiven: (await seqs({ before: null, limit: 2 })).length,
+        });
+        client.close();
+    """
+    async with serving() as (engine, _, url):
+        ticket = await engine.submit("log", handle="bob", params={"lines": 1600})
+        await ticket.result()
+        found = await run_node(program, {"url": url, "run": ticket.id})
+    whole = found["whole"]
+    assert len(whole) == 1603
+    assert whole == sorted(set(whole))
+    assert found["fromTheEnd"] == whole
+    assert found["page"] == whole[300:1500]
+    assert found["between"] == whole[10:12]
+    assert found["none"] == []
+    assert found["notGiven"] == 2
 
 
 async def test_schedules():

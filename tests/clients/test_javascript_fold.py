@@ -45,14 +45,21 @@ LANES = ["main", "side", "__proto__", "3"]
 
 FOLD = """
     const snapshots = [];
+    const counted = [];
     const projection = new Projection(argument.start);
     argument.events.forEach((event, index) => {
         projection.apply(event);
-        if (argument.at.includes(index + 1)) snapshots.push(projection.snapshot());
+        if (!argument.at.includes(index + 1)) return;
+        const snapshot = projection.snapshot();
+        snapshots.push(snapshot);
+        const states = Object.entries(snapshot.handles);
+        const handles = states.map(([name, state]) => [state, projection.handle(name)]);
+        const names = [...projection.handleNames()];
+        counted.push({ ...projection.counts(), handles, names, none: projection.handle("no such handle") });
     });
     const [middle] = argument.at;
     const before = fold(argument.start, argument.events.slice(0, middle));
-    answer({ snapshots, resumed: fold(before, argument.events.slice(middle)) });
+    answer({ snapshots, counted, resumed: fold(before, argument.events.slice(middle)) });
 """
 
 
@@ -276,16 +283,50 @@ def test_the_fold_in_javascript_leads_to_the_same_snapshots(seed: int, steps: in
     waits = {event.waiting_for for event in events if isinstance(event, RunChanged | RunStateChanged)}
     assert waits >= {"time", "handle"}, "there are delayed runs"
     at = sorted({len(events) // 2, *range(0, len(events), max(1, len(events) // 40)), len(events)} - {0})
-    expected = []
+    expected, counts = [], []
     projection = Projection.from_snapshot(start)
     for index, event in enumerate(events, 1):
         projection.apply(event)
         if index in at:
             expected.append(as_json(projection.snapshot()))
+            counts.append(as_json(projection.counts()))
     argument = {"start": as_json(start), "events": as_json(events), "at": at}
     found = trio.run(run_node, FOLD, argument)
     assert found["snapshots"] == expected
     assert found["resumed"] == expected[-1]
+    for counted, count, snapshot in zip(found["counted"], counts, expected, strict=True):
+        assert all(state == alone for state, alone in counted.pop("handles"))
+        assert counted.pop("none") is None
+        assert sorted(counted.pop("names")) == sorted(snapshot["handles"])
+        lanes = {name: {"paused": False, **lane} for name, lane in count.pop("lanes").items()}
+        assert counted.pop("lanes") == lanes
+        del count["delayed"]
+        assert counted == {
+            **count,
+            "runs": {status: number for status, number in count["runs"].items() if number},
+        }
     assert [list(snapshot["runs"]) for snapshot in found["snapshots"]] == [
         list(snapshot["runs"]) for snapshot in expected
     ], "in the same order"
+
+
+@needs_node
+async def test_the_rules_of_a_lane_follow_the_events():
+    program = """
+        const projection = new Projection({
+            epoch: "e", seq: 0,
+            engine: { max_concurrent: 4, executing: 0, queued: 0, draining: false },
+            lanes: { images: { limit: 2, generation: 0, executing: [], queued: [], rules: { rate: "1/s" } } },
+            handles: {}, interrupts: {}, runs: {}, executors: {}, schedules: {},
+        });
+        const rules = () => ["images", "mail", "none"].map((lane) => projection.rules(lane));
+        const change = { type: "lane_changed", at: 1, by: "eve", limit: 2, generation: 0 };
+        const before = rules();
+        projection.apply({ ...change, seq: 1, lane: "images" });
+        projection.apply({ ...change, seq: 2, lane: "mail", rules: { fair_by: "tenant" } });
+        answer([before, rules()]);
+    """
+    assert await run_node(program) == [
+        [{"rate": "1/s"}, {}, {}],
+        [{}, {"fair_by": "tenant"}, {}],
+    ]

@@ -36,8 +36,9 @@ PATIENCE = 120
 class Server:
     """The program, on the same file and port after each start."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, module: str) -> None:
         self.folder = folder
+        self._module = module
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
@@ -48,7 +49,7 @@ class Server:
         return f"ws://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", served.__name__, str(self.folder / "runs.db"), str(self.port)]
+        command = [sys.executable, "-m", self._module, str(self.folder / "runs.db"), str(self.port)]
         root = Path(__file__).resolve().parent.parent.parent
         self._program = subprocess.Popen(
             command, cwd=self.folder, env={**os.environ, "PYTHONPATH": str(root)}
@@ -72,8 +73,8 @@ class Server:
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[Server]:
-    it = Server(folder)
+def server(folder: Path, module: str = served.__name__) -> Iterator[Server]:
+    it = Server(folder, module)
     it.start()
     try:
         yield it

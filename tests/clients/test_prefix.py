@@ -46,8 +46,12 @@ async def behind_proxy(
             await client.send_all(refusal)
             return
         server = await trio.open_tcp_stream("127.0.0.1", gateway.port)
+        head = head.replace(path, b"/" + path.removeprefix(passed), 1)
+        head = head.replace(
+            b"Connection: keep-alive", b"Connection: close"
+        )  # it reads one head per connection
         async with server, trio.open_nursery() as nursery:
-            await server.send_all(head.replace(path, b"/" + path.removeprefix(passed), 1))
+            await server.send_all(head)
             nursery.start_soon(pass_on, client, server, nursery.cancel_scope)
             nursery.start_soon(pass_on, server, client, nursery.cancel_scope)
 

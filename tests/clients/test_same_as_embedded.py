@@ -327,6 +327,7 @@ async def test_runs_are_found_by_every_filter(engine: RunEngine):
         ticket = await engine.submit(job, handle=name, params={"a": 1} if job == "add" else {}, tags=tags)
         await ticket.wait()
     [second] = await engine.list_runs(handle="b")
+    assert await engine.list_files(second.id) == []
     assert second.tags == {"n": "2", "m": "=x"}
     for filter, expected in (
         ({"tags": {"m": "=x"}}, "b"),
@@ -338,6 +339,7 @@ async def test_runs_are_found_by_every_filter(engine: RunEngine):
         ({"since": second.created_at, "job": "fail"}, "cb"),
         ({"until": second.created_at - 1e6}, ""),
         ({"flow": "add"}, ""),
+        ({"parent": second.id}, ""),
     ):
         found = await engine.list_runs(**filter)  # type: ignore[arg-type]
         assert "".join(run.handle for run in found) == expected, filter
@@ -378,6 +380,11 @@ async def test_a_schedule_is_put_triggered_paused_and_deleted(engine: RunEngine)
     await engine.schedules.delete("tick")
     with pytest.raises(errors.NotFound, match='schedule "tick" not found'):
         await engine.schedules.get("tick")
+    assert await engine.schedules.preview(cron="0 3 * * *", timezone="Europe/Berlin") == put.next
+    both = {"every": 60, "cron": "* * * * *"}
+    for times in ({}, {"cron": "bad"}, {"every": 0}, both, {"cron": "0 0 30 2 *"}):
+        with pytest.raises(errors.Invalid):
+            await engine.schedules.preview(**times)  # type: ignore[arg-type]
     for options in ({}, {"cron": "bad"}, {"every": 0}, {"every": 60, "missed": "some"}):
         with pytest.raises(errors.Invalid):
             await engine.schedules.put("tick", job="add", **options)
@@ -596,6 +603,8 @@ REFUSED: dict[str, Refusal] = {
     "cancel a handle without a run": lambda e, t, o: e.cancel("old"),
     "get no text": lambda e, t, o: e.get_run(7),  # type: ignore[arg-type]
     "history of nobody": lambda e, t, o: e.history("nobody"),
+    "files of nobody": lambda e, t, o: e.list_files("nobody"),
+    "files of no text": lambda e, t, o: e.list_files(5),  # type: ignore[arg-type]
     "rerun nobody": lambda e, t, o: e.rerun("nobody"),
     "retry nobody": lambda e, t, o: e.retry("nobody"),
     "retry a run that succeeded": lambda e, t, o: e.retry(o),
@@ -683,7 +692,11 @@ async def test_history_has_pages(engine: RunEngine):
         pages.append(await engine.history(ticket.id, after=pages[-1][-1].seq, limit=100))
     assert [len(page) for page in pages] == [100, 100, 53, 0]
     assert [event for page in pages for event in page] == events
-    for wrong in ({"limit": 0}, {"limit": 1001}, {"after": -1}):
+    assert await engine.history(ticket.id, before=events[-1].seq + 1) == events
+    assert await engine.history(ticket.id, before=events[200].seq, limit=30) == events[170:200]
+    assert await engine.history(ticket.id, after=events[190].seq, before=events[200].seq) == events[191:200]
+    assert await engine.history(ticket.id, before=0) == []
+    for wrong in ({"limit": 0}, {"limit": 1001}, {"after": -1}, {"before": -1}, {"before": "1"}):
         with pytest.raises(errors.Invalid):
             await engine.history(ticket.id, **wrong)
 

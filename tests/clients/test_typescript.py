@@ -105,6 +105,7 @@ async def test_the_types_declare_what_the_module_exports():
             GreenroomError: new GreenroomError("invalid", ""),
             OutcomeUnknown: new OutcomeUnknown("submit", ""),
             RunEnded: new RunEnded(run),
+            ExactNumber: new greenroom.ExactNumber("1"),
         };
         const names = (value) => value === Object.prototype || value === Error.prototype || value === null
             ? []

@@ -110,6 +110,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "cancel_many": {},
     "rerun_many": {},
     "retry_many": {},
+    "preview_schedule": {"every": 60},
     "put_schedule": {"name": "s", "job": "wait", "every": 60},
     "list_workers": {},
     "register_worker": {"worker_id": "w", "url": "", "services": ["s"], "kind": "queue"},

@@ -167,7 +167,8 @@ def executors(story: Written) -> None:
     story.move("a", Status.RUNNING, attempt=2, interactive=True)
     story.move("b", Status.SUCCEEDED, result={"pages": 3})
     story.executor("local-1", "draining", slots=1, jobs=("train",), ttl=2.5)
-    uncommon = {"tags": {"customer": "42"}, "priority": 5, "key": "acme", "not_before": 1795000000.5}
+    uncommon = {"tags": {"customer": "42"}, "priority": 5, "key": "acme"}
+    uncommon |= {"not_before": 1795000000.5, "parent": "a"}
     story.submit("d", 4, needs=("big", "gpu"), **uncommon)
     story.change("d", waiting_for="executor")
     story.executor("unknown", "gone")

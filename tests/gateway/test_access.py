@@ -157,6 +157,7 @@ MAY = {
     "viewer": {
         "get_run",
         "list_runs",
+        "list_files",
         "history",
         "snapshot",
         "wait",
@@ -198,6 +199,7 @@ MAY = {
         "add_flow_version",
         "start_flow",
         "put_schedule",
+        "preview_schedule",
         "pause_schedule",
         "resume_schedule",
         "trigger_schedule",
@@ -254,6 +256,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "complete_work": {"item_id": "x"},
     "extend_work": {"item_id": "x", "worker_id": "w"},
     "drain_executor": {"executor_id": "x"},
+    "preview_schedule": {"every": 60},
     "put_schedule": {"name": "s", "job": "wait", "every": 60},
     **{f"{call}_schedule": {"name": "s"} for call in ("get", "pause", "resume", "trigger", "delete")},
 }
@@ -271,6 +274,7 @@ async def test_a_role_permits_exactly_its_commands(tokens, role):
                     "retry",
                     "cancel",
                     "get_run",
+                    "list_files",
                     "history",
                     "wait",
                     "get_task",

@@ -239,6 +239,39 @@ async def test_a_long_history_has_pages(both, monkeypatch):
         assert refused.value.code == "invalid"
 
 
+async def test_a_long_history_is_read_from_its_end(both, monkeypatch):
+    home, command = both
+    ticket = await home.engine.submit("wait", handle="alice", params={}, on_conflict="queue")
+    for number in range(150):
+        await home.engine.inject(ticket.id, {"number": number, "filled": "x" * 100})
+    home.bodies.end(ticket)
+    await ticket.result()
+    events = msgspec.to_builtins(await home.engine.history(ticket.id))
+
+    async def pages(expected, **given) -> list[int]:
+        found, lengths, following = [], [], {"before": events[-1]["seq"] + 1}
+        while True:
+            answer = await command("history", run_id=ticket.id, **given, **following)
+            found = answer["events"] + found
+            lengths.append(len(answer["events"]))
+            if "next" not in answer:
+                assert found == expected
+                return lengths
+            assert answer["next"] == found[0]["seq"]
+            following = {"before": answer["next"]}
+
+    assert await pages(events) == [153]
+    assert await pages(events, limit=60) == [60, 60, 33]
+    assert await pages(events, limit=51) == [51, 51, 51]
+    assert await pages(events[100:], limit=30, after=events[99]["seq"]) == [30, 23]
+    monkeypatch.setattr("greenroom.actors.engine.reads._PAGE_BYTES", 10_000)
+    assert await pages(events) == [100, 53]  # a portion is read as a whole
+    assert (await command("history", run_id=ticket.id, before=events[0]["seq"]))["events"] == []
+    with pytest.raises(Refused) as refused:
+        await command("history", run_id=ticket.id, before=-1)
+    assert refused.value.code == "invalid"
+
+
 async def test_snapshot_is_the_engines(both):
     home, command = both
     await home.engine.submit("wait", handle="alice", params={})

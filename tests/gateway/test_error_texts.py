@@ -18,7 +18,7 @@ from greenroom.gateway.commands.table import TABLE
 from greenroom.gateway.tasks.calls import TABLE as TASK_CALLS
 from greenroom.protocol.commands import LIMITING, OLD_NAMES, BulkCommand
 from greenroom.protocol.records import default_limit
-from greenroom.protocol.schedule_commands import PutSchedule
+from greenroom.protocol.schedule_commands import PreviewSchedule, PutSchedule
 from tests.support import Bodies
 from tests.texts import WRONG, paths_of, python_in, replaced
 
@@ -87,7 +87,7 @@ def arguments(entry: Entry, field: str, bad: Any) -> dict[str, Any]:
         required.add("limit")  # its old name is accepted, too
     if issubclass(entry.wire, BulkCommand):  # requires at least one filter
         required.add("lane" if field == "handle" else "handle")
-    if entry.wire is PutSchedule and field != "cron":
+    if entry.wire in (PutSchedule, PreviewSchedule) and field != "cron":
         required.add("every")  # one of both is required
     return {name: GOOD[name] for name in required} | {field: bad}
 

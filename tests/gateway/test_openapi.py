@@ -82,6 +82,11 @@ positive_data_acceptance.enabled = false
 
 # Cron expressions and time zones, too, and a schedule has one of `cron` and `every`.
 [[operations]]
+include-path = "/api/schedule_times"
+[operations.checks]
+positive_data_acceptance.enabled = false
+
+[[operations]]
 include-method = "PUT"
 include-path = "/api/schedules/{name}"
 [operations.checks]

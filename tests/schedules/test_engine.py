@@ -282,6 +282,17 @@ async def test_a_trigger_that_is_refused_or_joins(autojump_clock, wall):
         await first.cancel()
 
 
+@pytest.mark.parametrize(
+    "times", [{"cron": "0 3 * * *", "timezone": "Asia/Tokyo"}, {"cron": "*/7 * * * *"}, {"every": 10}]
+)
+async def test_a_preview_has_the_times_of_the_schedule_and_stores_nothing(times, autojump_clock, wall):
+    async with opened(wall) as engine:
+        seq = (await engine.snapshot()).seq
+        next = await engine.schedules.preview(**times)
+        assert (await engine.snapshot()).seq == seq
+        assert (await engine.schedules.put("tick", job="quick", **times)).next == tuple(next)
+
+
 async def test_a_deleted_schedule_can_be_put_anew(autojump_clock, wall):
     async with opened(wall) as engine:
         first = await engine.schedules.put("tick", job="quick", every=10)

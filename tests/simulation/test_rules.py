@@ -425,7 +425,7 @@ def a_call_for_which_two_children_succeed(story: Story) -> None:
     story.begin("a")
     for place, child in ((2, "b"), (3, "c")):
         story.rules.replays.asks("a", (0, 0))
-        story.submit(child, place, "card", by="run:a")
+        story.submit(child, place, "card", by="run:a", parent="a")
         story.begin(child)
         story.end(child)
 
@@ -434,7 +434,7 @@ def the_result_of_a_child_that_another_call_had(story: Story) -> None:
     story.submit("a", 1, "h")
     story.begin("a")
     story.rules.replays.asks("a", (0, 0))
-    story.submit("b", 2, "card", by="run:a")
+    story.submit("b", 2, "card", by="run:a", parent="a")
     story.begin("b")
     story.end("b")
     story.rules.replays.was_charged("a", (0, 0), "b")
@@ -694,8 +694,14 @@ def parameters_that_change_after_the_run_has_begun(story: Story) -> None:
 def parameters_of_a_child_that_change(story: Story) -> None:
     story.submit("a", 1)
     story.begin("a")
-    story.submit("b", 2, handle="b", by="run:a")
+    story.submit("b", 2, handle="b", by="run:a", parent="a")
     story.add(RunChanged, **story.of("b"), params={"n": 2})
+
+
+def a_child_without_its_parent(story: Story) -> None:
+    story.submit("a", 1)
+    story.begin("a")
+    story.submit("b", 2, handle="b", by="run:a")
 
 
 def raises(story: Story, after: tuple[float, float] | None) -> None:
@@ -725,6 +731,7 @@ def a_failure_although_another_attempt_must_follow(story: Story) -> None:
 BROKEN = {
     parameters_that_change_after_the_run_has_begun: "although it has begun",
     parameters_of_a_child_that_change: "takes the parameters of another submission",
+    a_child_without_its_parent: "its parent is None",
     a_retry_after_an_error_that_permits_none: "its body has raised Error",
     a_retry_after_another_delay: "its body has raised Error",
     a_failure_although_another_attempt_must_follow: "another attempt must follow",

@@ -339,6 +339,16 @@ async def test_several_transitions_of_a_run_in_one_batch_are_one_row_and_all_the
         history = await again.store.history("r1")
         assert [event.to for event in history] == ["queued", "running", "suspended", "running", "succeeded"]
         assert [event.seq for event in history] == [1, 2, 3, 4, 5]
+        for after, limit, before, seqs in (
+            (1, 2, None, [2, 3]),
+            (0, 2, 5, [3, 4]),
+            (2, 2, 4, [3]),
+            (0, None, 3, [1, 2]),
+            (4, 9, 4, []),
+        ):
+            assert [
+                event.seq for event in await again.store.history("r1", after, limit, before=before)
+            ] == seqs
 
 
 async def test_a_run_can_be_created_and_end_within_one_batch(place: Place) -> None:

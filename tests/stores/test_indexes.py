@@ -36,11 +36,13 @@ READS: dict[str, Callable[[Connection], object]] = {
     "runs with tags that failed": lambda connection: read_runs(
         connection, RunQuery(tags=TAGS, status=FAILED, before="r9", limit=10)
     ),
+    "children of a run": lambda connection: read_runs(connection, RunQuery(parent="r1", limit=10)),
     "runs of a job that failed": lambda connection: search_runs(
         connection, RunQuery(status=FAILED, job="mirror"), 10
     ),
     "runs of flows that failed": lambda connection: read_flow_runs(connection, FlowRunQuery(status=FAILED)),
     "a history": lambda connection: read_history(connection, "r1", 0, 10),
+    "the end of a history": lambda connection: read_history(connection, "r1", 0, 10, before=99),
 }
 
 
@@ -80,7 +82,7 @@ async def test_pending_or_failed_runs_are_found_by_their_index(tmp_path: Path) -
         assert any("runs_by_status (status=?" in plan for plan in plans), plans
 
 
-@pytest.mark.parametrize("name", ["runs with tags", "runs with tags that failed"])
+@pytest.mark.parametrize("name", ["runs with tags", "runs with tags that failed", "children of a run"])
 async def test_tags_find_their_runs_in_the_order_of_the_list(name: str, tmp_path: Path) -> None:
     plans = await plans_of(tmp_path / "store.db", READS[name])
     assert plans[0].startswith("SEARCH tag_"), plans

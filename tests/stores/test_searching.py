@@ -31,6 +31,7 @@ TAGS: tuple[dict[str, str], ...] = (
     {"env": ""},
     {"env": "=prod", "é": "漢字"},
 )
+PARENTS = (None, "r01", None, "r02", "customer=42")
 
 
 async def filled(story: Story) -> list[RunRecord]:
@@ -41,7 +42,7 @@ async def filled(story: Story) -> list[RunRecord]:
         if job == "flow":
             params = {"flow": ("nightly", "Nightly")[n % 2], "version": 1, "params": {"flow": "other"}}
         born = created(f"r{n:02}", f"h{n % 3}", f"l{n % 2}", place=n, params=params, job=job)
-        born = replace(born, tags=TAGS[n % len(TAGS)])
+        born = replace(born, tags=TAGS[n % len(TAGS)], parent=PARENTS[n % len(PARENTS)])
         events = [born, *life(f"r{n:02}", f"h{n % 3}", f"l{n % 2}")[1:2]]
         await story.tell(*events[: 1 + n % 4], at=NOW + n // 2)
         if n % 4 == 3:
@@ -61,6 +62,7 @@ def queries() -> Iterator[RunQuery]:
         "flow": ["nightly", "NIGHTLY", "other"],
         "status": [frozenset({Status.FAILED}), frozenset({Status.QUEUED, Status.SUCCEEDED}), frozenset()],
         "tags": [*TAGS, {"customer": "43"}, {"customer": "42", "env": "Prod"}],
+        "parent": ["r01", "r0", "customer=42"],
         "since": [NOW, NOW + 10, NOW + 1000],
         "until": [NOW, NOW + 20, NOW + 1000],
         "error": ["no", "route", "%", "_", '"', "\n", "漢", "é", "text", '"job":"mirror"'],
@@ -96,6 +98,7 @@ def fits(query: RunQuery, run: RunRecord) -> bool:
         and query.flow in (None, flow)
         and (query.status is None or run.status in query.status)
         and all(run.tags.get(name) == value for name, value in query.tags.items())
+        and query.parent in (None, run.parent)
         and (query.since is None or run.created_at >= query.since)
         and (query.until is None or run.created_at < query.until)
         and (query.error is None or query.error in (run.error or ""))
@@ -145,10 +148,10 @@ async def test_a_portion_reads_no_more_runs_than_it_may(place: Place) -> None:
         assert (found.runs, found.reached) == ([], "r50")
 
 
-async def test_tags_survive_a_restart_and_are_deleted_with_their_runs(sql_place: Place) -> None:
+async def test_tags_and_parents_survive_a_restart_and_are_deleted_with_their_runs(sql_place: Place) -> None:
     async with opened(sql_place) as story:
         for n in range(4):
-            tagged = replace(created(f"r{n}", place=n), tags={"n": str(n), "all": "yes"})
+            tagged = replace(created(f"r{n}", place=n), tags={"n": str(n), "all": "yes"}, parent="above")
             await story.tell(tagged, *life(f"r{n}")[1:])
     async with opened(sql_place) as story:
         assert [run.id for run in await story.store.runs(RunQuery(tags={"all": "yes"}))] == [
@@ -161,12 +164,13 @@ async def test_tags_survive_a_restart_and_are_deleted_with_their_runs(sql_place:
         assert [run.tags for run in await story.store.runs(RunQuery(tags={"all": "yes"}))] == [
             {"n": "3", "all": "yes"}
         ]
+        assert [run.id for run in await story.store.runs(RunQuery(parent="above"))] == ["r3"]
         store = story.store
         assert isinstance(store, SqlStore)
         rows = await store._database.read(
             lambda connection: connection.scalar(select(func.count()).select_from(schema.run_tags))
         )
-        assert rows == 2
+        assert rows == 3
 
 
 async def test_runs_are_known_by_the_beginnings_of_their_request_ids(place: Place) -> None:

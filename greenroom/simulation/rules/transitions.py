@@ -89,6 +89,8 @@ class TransitionRules:
         handle = self.model.handle(run.handle)
         if event.to is not Status.QUEUED or event.attempt != 0:
             self._fault(event, "a run must be created with status queued and attempt 0")
+        if event.parent != run.parent:
+            self._fault(event, f"{event.by} created it, but its parent is {event.parent}")
         if run.parent is not None:
             self.model.runs[run.parent].called = True
             if run.handle in self.model.handles_above(run):

@@ -153,6 +153,7 @@ class Client:
     get_run = _query(RunEngine.get_run)
     wait = _query(RunEngine.wait)
     list_runs = _query(RunEngine.list_runs)
+    list_files = _query(RunEngine.list_files)
     history = _query(RunEngine.history)
 
     async def snapshot(self) -> Snapshot:
@@ -262,6 +263,7 @@ class SchedulesClient:
         self._client = client
 
     put = _command(RunSchedules.put)
+    preview = _query(RunSchedules.preview)
     list = _query(RunSchedules.list)
     get = _query(RunSchedules.get)
     pause = _command(RunSchedules.pause)

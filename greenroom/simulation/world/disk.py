@@ -284,6 +284,7 @@ class DiskStore:
     search = _read(Store.search, Found)
     history = _read(Store.history, list[Event])
     events = _read(Store.events, list[Event])
+    files = _read(Store.files, list[tuple[str, str]])
     checkpoint = _read(Store.checkpoint, Checkpoint | None, needed=True)
     closed_interrupt = _read(Store.closed_interrupt, InterruptClosed | None)
     version = _read(Store.version, VersionRow | None, needed=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -333,3 +334,11 @@ class NoFiles:
 
     async def remove_parts(self, handle: str, run: str) -> None:
         await trio.lowlevel.checkpoint()
+
+    async def sizes(self, handle: str, paths: Sequence[str]) -> dict[str, int]:
+        await trio.lowlevel.checkpoint()
+        return {}
+
+    async def locate(self, handle: str, path: str) -> Path | None:
+        await trio.lowlevel.checkpoint()
+        return None

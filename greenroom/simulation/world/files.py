@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
@@ -75,6 +76,15 @@ class DiskFiles:
         doomed = [*finished, *self._parts_of(handle, run)]  # only files that are known to be the run's
         await self.reach_to_delete(f"list the parts of {run}", doomed, [run])
         return [path for _, path, _ in self._parts_of(handle, run)]
+
+    async def sizes(self, handle: str, paths: Sequence[str]) -> dict[str, int]:
+        await self.reach(f"look at {list(paths)}")
+        found = {path: self._disk.files.get((handle, path)) for path in paths}
+        return {path: len(file.content) for path, file in found.items() if file is not None}
+
+    async def locate(self, handle: str, path: str) -> Path | None:
+        await self.reach(f"locate {path}")
+        return None
 
     async def folder_id(self) -> str | None:
         return None

@@ -1,0 +1,31 @@
+/** The keys of a list with an active row. */
+
+import { focusList } from "../state/focus.js";
+
+/**
+ * @typedef {object} Listed
+ * @property {number} count
+ * @property {(index: number) => string} at
+ * @property {(key: string) => number} indexOf the row of a key, or -1
+ */
+
+/**
+ * `j`, `k` and `Enter` for a list, to be given to `addShortcuts`. `what` names one of its rows.
+ * @param {string} what
+ * @param {Listed} list
+ * @param {import("../../vendor/ui.js").Signal<string>} active the key of the active row
+ * @param {(key: string) => void} open
+ */
+export function listKeys(what, list, active, open) {
+  /** @param {number} by */
+  const move = (by) => {
+    focusList();
+    const index = list.indexOf(active.value) + by;
+    if (list.count > 0) active.value = list.at(Math.max(0, Math.min(list.count - 1, index)));
+  };
+  return [
+    { key: "j", what: `Next ${what}`, run: () => move(1) },
+    { key: "k", what: `Previous ${what}`, run: () => move(-1) },
+    { key: "Enter", what: `Open the ${what}`, run: () => list.indexOf(active.value) >= 0 && open(active.value) },
+  ];
+}

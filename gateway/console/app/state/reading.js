@@ -1,0 +1,90 @@
+/**
+ * What the state does not contain, such as workers: read when a view opens, and again after each event that can have
+ * changed it, and when a lost connection is back.
+ */
+
+import { useEffect, useMemo, useState } from "../../vendor/ui.js";
+import { now } from "./clock.js";
+import { noteOutage } from "./outage.js";
+import { client } from "./session.js";
+
+const PAUSE = 500; // between two readings, so that many events lead to few
+
+/**
+ * @template T
+ * @typedef {object} Reading
+ * @property {T | null} value null until it was read; the last one while it cannot be read
+ * @property {{ code?: string, message: string } | null} error why it cannot be read
+ * @property {number} at when, in Unix seconds
+ */
+
+/**
+ * @template T
+ * @param {() => Promise<T>} read
+ * @param {import("../../greenroom.js").EventType[]} types the events that can change it
+ * @param {string[]} [runs] only events of these runs
+ * @returns {Reading<T> & { again: () => void }}
+ */
+export function useReading(read, types, runs) {
+  const [reading, setReading] = useState(/** @type {Reading<T>} */ ({ value: null, error: null, at: 0 }));
+  const reader = useMemo(() => new Reader(setReading), []);
+  reader.read = read;
+  useEffect(() => {
+    reader.again();
+    const connection = client();
+    const ignoreEvents = connection.onEvent(reader.again, { types, ...(runs && { runs }) });
+    const ignoreConnection = connection.onConnection(({ status }) => status === "connected" && reader.again());
+    return () => {
+      ignoreEvents();
+      ignoreConnection();
+      reader.close();
+    };
+  }, []);
+  return { ...reading, again: reader.again };
+}
+
+/** Reads one at a time. While it reads, any number of calls of `again` lead to one more. @template T */
+class Reader {
+  /** @type {() => Promise<T>} */
+  read = () => Promise.reject(new Error("there is nothing to read"));
+  #set;
+  /** @type {Reading<T>} */
+  #reading = { value: null, error: null, at: 0 };
+  #due = false;
+  #busy = false;
+  #closed = false;
+
+  /** @param {(reading: Reading<T>) => void} set */
+  constructor(set) {
+    this.#set = set;
+  }
+
+  again = async () => {
+    this.#due = true;
+    if (this.#busy) return;
+    this.#busy = true;
+    while (this.#due && !this.#closed) {
+      this.#due = false;
+      this.#reading = await this.#once();
+      if (this.#closed) return;
+      this.#set(this.#reading);
+      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+    }
+    this.#busy = false;
+  };
+
+  close() {
+    this.#closed = true;
+  }
+
+  /** @returns {Promise<Reading<T>>} */
+  async #once() {
+    const at = now.peek();
+    try {
+      return { value: await this.read(), error: null, at };
+    } catch (error) {
+      noteOutage(/** @type {Error} */ (error));
+      return { ...this.#reading, error: /** @type {Error} */ (error) };
+    }
+  }
+}

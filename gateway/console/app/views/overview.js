@@ -1,0 +1,85 @@
+/** The overview: what is wrong first, then how much there is, how it moves, who waits, the lanes, and the machines. */
+
+import { html } from "../../vendor/ui.js";
+import { Chart } from "../parts/chart.js";
+import { useHeld } from "./run/held.js";
+import { Interrupts, newestFirst } from "./run/interrupts.js";
+import { Lanes } from "./overview/lanes.js";
+import { Machines } from "./overview/machines.js";
+import { Problems } from "./overview/problems.js";
+import { Queues } from "./overview/queues.js";
+import { to } from "../state/address.js";
+import { moment, now, span } from "../state/clock.js";
+import { SECONDS } from "../state/rates.js";
+import { live } from "../state/session.js";
+import { FAILED, written } from "./runs/filter.js";
+import { useWorkers } from "./workers.js";
+
+const SHOWN_INTERRUPTS = 3;
+
+export function Overview() {
+  const workers = useWorkers().value ?? [];
+  const counts = live.counts.value;
+  if (!counts) return null;
+  const { engine, runs } = counts;
+  const open = live.interrupts.value;
+  const failures = live.rates.failures(now.value);
+  const waiting = (runs.suspended ?? 0) + (runs.cancelling ?? 0);
+  return html`<section aria-labelledby="overview-title">
+    <div class="title"><h1 id="overview-title">Overview</h1></div>
+    <${Problems} workers=${workers} />
+    <div class="tiles">
+      <${Tile} label="executing" value=${engine.executing} of=${engine.max_concurrent} tone="running" query=${{ status: "running" }} />
+      <${Tile} label="queued" value=${engine.queued} tone="queued" query=${{ status: "queued" }} />
+      <${Tile} label="waiting" value=${waiting} tone="suspended" query=${{ status: ["suspended", "cancelling"] }} />
+      <${Tile}
+        label=${failures.complete ? "failed in the last hour" : `failed since ${moment(failures.since)}`}
+        value=${failures.count}
+        tone="failed"
+        query=${{ status: FAILED, since: written(Math.floor(failures.since / 60) * 60) }}
+      />
+      <${Tile} label="open interrupts" value=${open.length} tone="asks" view="interrupts" />
+    </div>
+    <${OpenInterrupts} />
+    <${Charts} />
+    <${Queues} />
+    <${Lanes} counts=${counts} />
+    <${Machines} workers=${workers} />
+  </section>`;
+}
+
+function OpenInterrupts() {
+  const open = newestFirst(live.interrupts.value);
+  const { list, closed, added, handlers } = useHeld(open);
+  if (list.length === 0) return null;
+  const hasMore = added > 0 || list.length > SHOWN_INTERRUPTS;
+  return html`<section aria-labelledby="interrupts-title">
+    <h2 id="interrupts-title">Open interrupts</h2>
+    <div ...${handlers}><${Interrupts} list=${list.slice(0, SHOWN_INTERRUPTS)} closed=${closed} linked /></div>
+    ${hasMore && html`<p><a href=${to("interrupts")}>All ${open.length.toLocaleString()} open interrupts</a></p>`}
+  </section>`;
+}
+
+/** @param {{ label: string, value: number, of?: number, tone: string, view?: string, query?: Record<string, string | string[]> }} props */
+function Tile({ label, value, of, tone, view = "runs", query = {} }) {
+  return html`<a class="tile ${tone} ${value > 0 ? "some" : ""}" href=${to(view, [], query)}>
+    <strong class="number">${value.toLocaleString()}</strong>${of !== undefined && html`<small class="number"> of ${of.toLocaleString()}</small>`}
+    <span>${label}</span>
+  </a>`;
+}
+
+function Charts() {
+  live.frame.value;
+  const series = live.rates.series(now.value);
+  const unknown = live.rates.unknownUntil(now.value);
+  const first = Math.min(...[...live.survey.value.waits.values()].map(({ since }) => since)); // the run that waits longest
+  const waits = series.map(({ waited }, index) => Math.max(waited, now.value - (series.length - 1 - index) - first));
+  const perSecond = (/** @type {number} */ value) => `${value}/s`;
+  return html`<div class="charts" role="group" aria-label="The last two minutes">
+    <${Chart} label="started" values=${series.map(({ started }) => started)} width=${SECONDS} format=${perSecond} tone="running" />
+    <${Chart} label="ended" values=${series.map(({ ended }) => ended)} width=${SECONDS} format=${perSecond} tone="succeeded" />
+    <${Chart} label="failed" values=${series.map(({ failed }) => failed)} width=${SECONDS} format=${perSecond} tone="failed" />
+    <${Chart} label="longest wait" values=${waits} width=${SECONDS} latest=${Math.max(0, now.value - first)} format=${span} tone="queued" />
+    ${unknown !== null && html`<p class="faint">These are known since ${moment(unknown)}: a page that opens gets only the runs that ended last.</p>`}
+  </div>`;
+}

@@ -1,0 +1,125 @@
+/** The open interrupts of a run, and how a person answers one: approve, deny, or any JSON. */
+
+import { parseExact } from "../../../greenroom.js";
+import { html, useRef, useSignal } from "../../../vendor/ui.js";
+import { Elapsed, HandleLink, RunLink } from "../../parts/basic.js";
+import { Json } from "../../parts/json.js";
+import { Text, visible } from "../../parts/text.js";
+import { now, span } from "../../state/clock.js";
+import { client, live, may } from "../../state/session.js";
+import { attempt } from "../../state/toasts.js";
+import { flowOf } from "../runs/filter.js";
+
+/** @typedef {import("../../../greenroom.js").InterruptState} InterruptState */
+/** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
+
+const MOST_CHOICES = 20;
+const MOST_SHOWN = 100; // characters of an answer in the message about it
+
+/** Open interrupts in the order of the inbox. @param {[string, InterruptState][]} list */
+export const newestFirst = (list) => list.toSorted(([, one], [, other]) => other.opened_at - one.opened_at);
+
+/** @typedef {import("../../../greenroom.js").InterruptClosed} InterruptClosed */
+/** @typedef {{ list: [string, InterruptState][], closed: Map<string, InterruptClosed | null>, linked?: boolean }} Listed */
+
+/** `closed`: those of the list that are not open any more. @param {Listed} props */
+export function Interrupts({ list, closed, linked = false }) {
+  return list.map(
+    ([id, interrupt]) =>
+      html`<${Interrupt} key=${id} id=${id} interrupt=${interrupt} linked=${linked} isOpen=${!closed.has(id)} end=${closed.get(id)} />`,
+  );
+}
+
+/** @param {{ id: string, interrupt: InterruptState, linked: boolean, isOpen: boolean, end?: InterruptClosed | null }} props */
+function Interrupt({ id, interrupt, linked, isOpen, end }) {
+  const card = useRef(/** @type {HTMLElement | null} */ (null));
+  const text = useSignal("");
+  const problem = useSignal("");
+  const sending = useSignal(false);
+  /** @param {unknown} data @param {string} what the answer, as the message names it */
+  const send = async (data, what) => {
+    if (linked) card.current?.focus({ preventScroll: true }); // the button cannot keep the focus
+    sending.value = true;
+    const outcome = await attempt(() => client().answer(id, data), (outcome) => (outcome === "resolved" ? `answered: ${visible(what)}` : `the interrupt is ${outcome.replace("_", " ")}`));
+    sending.value = outcome !== undefined; // of an answered one, the card is closed in the next frame
+  };
+  const sendText = () => {
+    try {
+      problem.value = "";
+      send(parseExact(text.value), text.value.trim().slice(0, MOST_SHOWN));
+    } catch (error) {
+      problem.value = `the answer is not valid JSON: ${/** @type {Error} */ (error).message}`;
+    }
+  };
+  const { key, data, opened_at, deadline } = interrupt;
+  const run = live.runs.get(interrupt.run);
+  const { question, choices, more, node } = formOf(data, run);
+  const off = sending.value || !isOpen;
+  return html`<article ref=${card} class="interrupt card ${isOpen ? "" : "closed"}" aria-label=${isOpen ? "Open interrupt" : "Closed interrupt"} tabindex=${linked ? -1 : undefined}>
+    <p class="interrupt-head">
+      <strong>${isOpen ? `Waits for an ${node ? "approval" : "answer"}` : "Closed"}</strong>
+      ${node
+        ? html`<span>flow <strong><${Text} value=${flowOf(/** @type {any} */ (run))} /></strong>, node <strong><${Text} value=${node} /></strong></span>`
+        : html`<span class="tag"><${Text} value=${key} /></span>`}
+      ${linked && html`<${RunLink} id=${interrupt.run} short />`}
+      ${linked && run && html`<span><${Text} value=${run.job} /> of <${HandleLink} name=${run.handle} /></span>`}
+      <span class="faint">since <${Elapsed} from=${opened_at} /></span>
+      ${deadline !== null && html`<span class="faint">denied in ${span(deadline - now.value)}</span>`}
+    </p>
+    ${question && html`<p class="question"><${Text} value=${question} lines /></p>`}
+    ${node ? html`<details><summary class="faint">Its input and parameters</summary><${Json} value=${data} /></details>` : html`<${Json} value=${data} />`}
+    <div class="answering">
+      ${!isOpen && html`<p class="outcome" role="status"><${Text} value=${told(end)} /></p>`}
+      ${may("operator") &&
+      html`<div class="actions" inert=${!isOpen}>
+        ${choices.map(
+          (choice) => html`<button key=${choice} disabled=${off} onClick=${() => send({ approved: true, choice }, choice)}>${choice.trim() ? html`<${Text} value=${choice} />` : `“${choice}”, without text`}</button>`,
+        )}
+        ${more > 0 && html`<p class="faint">${more} more ${more === 1 ? "choice is" : "choices are"} in the data above: send one as another answer, {"approved": true, "choice": "…"}.</p>`}
+        ${choices.length === 0 && html`<button class="primary" disabled=${off} onClick=${() => send({ approved: true }, "approved")}>Approve</button>`}
+        <button class="danger" disabled=${off} onClick=${() => send({ approved: false }, "denied")}>Deny</button>
+        <details class="other">
+          <summary>Another answer</summary>
+          <label>JSON
+            <textarea rows="3" spellcheck=${false} value=${text.value} onInput=${(/** @type {any} */ event) => (text.value = event.currentTarget.value)}></textarea>
+          </label>
+          ${problem.value && html`<p class="error-text" role="alert">${problem.value}</p>`}
+          <button disabled=${off || !text.value.trim()} onClick=${sendText}>Send</button>
+        </details>
+      </div>`}
+    </div>
+  </article>`;
+}
+
+/** How an interrupt was closed. @param {InterruptClosed | null} [end] absent if the event did not arrive */
+function told(end) {
+  if (!end) return "No longer open";
+  if (end.outcome !== "answered") return end.outcome.replace("_", " ");
+  const answer = /** @type {any} */ (end.answer);
+  const kinds = { true: "Approved", false: "Denied" };
+  return `${kinds[/** @type {"true" | "false"} */ (String(answer?.approved))] ?? "Answered"} by ${end.by}`;
+}
+
+/**
+ * What the data of an interrupt says about its form: a text `question`, and `choices`, a list of texts. Those of a flow's
+ * approval are in the node's parameters or its input. `more`: how many choices have no button.
+ * @param {any} data
+ * @param {RunRecord | undefined} run
+ * @returns {{ question: string, choices: string[], more: number, node: string }}
+ */
+function formOf(data, run) {
+  const { node, approval_key: approval, params, input } = objectOf(data);
+  const isApproval = run !== undefined && flowOf(run) !== null && typeof node === "string" && typeof approval === "string";
+  const { question, choices } = isApproval ? { ...objectOf(input), ...objectOf(params) } : objectOf(data);
+  const texts = [...new Set(Array.isArray(choices) && choices.every((one) => typeof one === "string") ? choices : [])];
+  const shown = texts.slice(0, MOST_CHOICES);
+  return {
+    question: typeof question === "string" ? question : "",
+    choices: shown,
+    more: texts.length - shown.length,
+    node: isApproval ? node : "",
+  };
+}
+
+/** @param {any} value @returns {Record<string, any>} */
+const objectOf = (value) => (typeof value === "object" && value !== null ? value : {});

@@ -1,0 +1,109 @@
+/**
+ * The runs of one handle or of one parent, newest first: those of the state, and older ones from the store, page by
+ * page. What happens changes the list at once.
+ */
+
+import { hasEnded } from "../../../greenroom.js";
+import { html, signal, useEffect, useMemo } from "../../../vendor/ui.js";
+import { Elapsed, HandleLink, Moment, Nothing, RunLink, Status } from "../../parts/basic.js";
+import { Text } from "../../parts/text.js";
+import { client, live } from "../../state/session.js";
+import { report } from "../../state/toasts.js";
+import { filterOf, matcher } from "./filter.js";
+import { Rows } from "./rows.js";
+
+/** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
+/** @typedef {{ handle: string } | { parent: string }} Query */
+
+const PAGE = 25;
+
+const COLUMNS = {
+  Handle: (/** @type {RunRecord} */ run) => html`<${HandleLink} name=${run.handle} />`,
+  Kind: (/** @type {RunRecord} */ run) => html`<${Text} value=${run.kind} />`,
+};
+
+/** The runs of a query. A view that uses them renders after each frame. @param {Query} query */
+export function usePast(query) {
+  const past = useMemo(() => new Past(query), Object.entries(query).flat());
+  useEffect(() => {
+    past.take({ reset: true, runs: new Set() }); // frames since the first rendering are not lost
+    past.more();
+    return live.onFrame((frame) => past.take(frame));
+  }, [past]);
+  past.pages.value;
+  return past;
+}
+
+/** @param {{ past: Past, column: keyof typeof COLUMNS, label: string }} props `label`: the id of the heading */
+export function PastRuns({ past, column, label }) {
+  live.frame.value; // renders again after each change, although its properties stay the same
+  const runs = past.shown();
+  const head = ["Run", "Job", column, "Status", "Created", "Time", "Reason or error"];
+  if (runs.length === 0) return html`<${Nothing}>There are no runs yet.<//>`;
+  return html`<div class="scroll" tabindex="0" role="group" aria-labelledby=${label}>
+      <table>
+        <thead><tr>${head.map((one) => html`<th key=${one} scope="col">${one}</th>`)}</tr></thead>
+        <tbody>
+          ${runs.map(
+            (run) => html`<tr key=${run.id}>
+              <td><${RunLink} id=${run.id} short /></td>
+              <td><${Text} value=${run.job} /></td>
+              <td>${COLUMNS[column](run)}</td>
+              <td><${Status} status=${run.status} /></td>
+              <td><${Moment} at=${run.created_at} /></td>
+              <td><${Elapsed} from=${run.started_at} to=${run.ended_at} /></td>
+              <td class="why"><${Text} value=${run.error ?? run.reason ?? run.waiting_for ?? ""} /></td>
+            </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+    ${past.hasMore && html`<button class="quiet" onClick=${() => past.more()}>Older runs</button>`}`;
+}
+
+class Past {
+  /** How many pages were read. */
+  pages = signal(0);
+  #query;
+  #rows;
+  #size = 0;
+  #over = false;
+  #busy = false;
+
+  /** @param {Query} query */
+  constructor(query) {
+    this.#query = query;
+    this.#rows = new Rows(matcher(filterOf(new URLSearchParams(query))));
+    this.#rows.rebuild(live.runs);
+  }
+
+  get hasMore() {
+    return this.pages.value > 0 && (!this.#over || this.#rows.count > this.#size);
+  }
+
+  shown() {
+    const size = Math.min(this.#size || PAGE, this.#rows.count);
+    return Array.from({ length: size }, (_, index) => this.#rows.record(this.#rows.at(index), live.runs)).filter((run) => run !== undefined);
+  }
+
+  /** @param {import("../../state/live.js").Frame} frame */
+  take({ reset, runs }) {
+    if (reset) this.#rows.rebuild(live.runs);
+    else this.#rows.update(runs, live.runs);
+    this.#rows.add(this.shown().filter(hasEnded)); // they stay in the list after the state has dropped them
+  }
+
+  /** Show another page. */
+  async more() {
+    if (this.#busy) return;
+    this.#busy = true;
+    const oldest = this.#size > 0 ? this.shown().at(-1)?.id : undefined;
+    const found = await report(() => client().listRuns({ ...this.#query, limit: PAGE, ...(oldest && { before: oldest }) }));
+    this.#busy = false;
+    if (!found) return;
+    this.#over = found.length < PAGE;
+    this.#rows.add(found.filter(({ id }) => !live.runs.has(id)));
+    this.#size += PAGE;
+    this.pages.value += 1;
+  }
+}

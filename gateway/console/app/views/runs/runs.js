@@ -1,0 +1,241 @@
+/** The list of runs: live, of any length, with its filter in the address. */
+
+import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
+import { Moment, Nothing } from "../../parts/basic.js";
+import { listKeys } from "../../parts/listkeys.js";
+import { Text, visible } from "../../parts/text.js";
+import { VirtualList } from "../../parts/virtual.js";
+import { go, to } from "../../state/address.js";
+import { addShortcuts } from "../../state/keys.js";
+import { isPhone } from "../../state/phone.js";
+import { isDrag } from "../../state/pointer.js";
+import { client, limits, live } from "../../state/session.js";
+import { report } from "../../state/toasts.js";
+import { Bulk } from "./bulk.js";
+import { COLUMNS, chosen } from "./columns.js";
+import { endedOptions, filterOf, matcher } from "./filter.js";
+import { Filters } from "./filters.js";
+import { Rows } from "./rows.js";
+
+const HEIGHT = 36;
+const CARD = 92; // the height of a run on a phone
+const PAGE = 500;
+const MOST_PAGES = 10; // that are read at once, if no run in them belongs to the list
+
+/** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
+
+/** @param {{ query: URLSearchParams }} props */
+export function Runs({ query }) {
+  const filter = useMemo(() => filterOf(query), [String(query)]);
+  const [rows, frame] = useMemo(() => /** @type {const} */ ([built(filter), live.frame.peek()]), [filter]);
+  const changes = useSignal(0);
+  const active = useSignal("");
+  const selected = useSignal(/** @type {Set<string>} */ (new Set()));
+  const pages = useMemo(() => new Pages(filter, rows, () => (changes.value += 1)), [rows]);
+  changes.value; // renders again
+
+  useEffect(() => {
+    if (live.frame.peek() !== frame) rows.rebuild(live.runs); // a frame came between the first rendering and now
+    changes.value += 1;
+    return live.onFrame(({ reset, runs }) => {
+      if (reset) {
+        rows.rebuild(live.runs);
+        pages.restart();
+      } else {
+        pages.readAgain(rows.update(runs, live.runs));
+      }
+      changes.value += 1;
+    });
+  }, [rows]);
+  useEffect(() => addShortcuts(keys(rows, active, selected)), [rows]);
+
+  const record = (/** @type {string} */ id) => rows.record(id, live.runs);
+  const columns = COLUMNS.filter(({ name }) => chosen.value.has(name));
+  const grid = { gridTemplateColumns: `2.25rem ${columns.map(({ width }) => width).join(" ")}` };
+  const picked = [...selected.value].map(record).filter((run) => run !== undefined);
+  const all = rows.count > 0 && picked.length === rows.count;
+  const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${grid}>
+    <span role="columnheader">
+      <input type="checkbox" aria-label="Select all" checked=${all} onChange=${() => (selected.value = new Set(all ? [] : rows.ids()))} />
+    </span>
+    ${columns.map(({ name, title }) => html`<span key=${name} role="columnheader">${title}</span>`)}
+  </div>`;
+
+  const rest = filter.problems.length === 0 && restOf(pages, rows.count, query.size > 0);
+  return html`<section class="runs" aria-labelledby="runs-title">
+    <div class="title">
+      <h1 id="runs-title">Runs</h1>
+      <span class="faint number" aria-live="off">${rows.count.toLocaleString()}${pages.complete ? "" : "+"}</span>
+    </div>
+    <${Filters} query=${query} />
+    <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
+    ${filter.problems.length > 0 &&
+    html`<p class="error-text" role="alert">No run is listed, because the filter is unknown: <${Text} value=${filter.problems.join("; ")} />.</p>`}
+    ${rows.count === 0 && rest}
+    <${VirtualList}
+      label="Runs"
+      count=${rows.count}
+      height=${isPhone.value ? CARD : HEIGHT}
+      keyOf=${rows.at}
+      indexOf=${rows.indexOf}
+      active=${rows.indexOf(active.value)}
+      head=${head}
+      end=${pages.end}
+      onEnd=${(/** @type {boolean} */ scrolled) => (scrolled || !pages.stopped) && pages.more()}
+      row=${(/** @type {number} */ index) => {
+        const run = record(rows.at(index));
+        return run && html`<${Row} run=${run} columns=${columns} grid=${grid} active=${active} selected=${selected} />`;
+      }}
+    />
+    ${rows.count > 0 && rest}
+  </section>`;
+}
+
+/** What the list lacks, if anything. @param {Pages} pages @param {number} count @param {boolean} filtered */
+function restOf(pages, count, filtered) {
+  if (count === 0 && pages.complete) {
+    const none = limits.value ? "There are no runs that your token may see." : "There are no runs yet.";
+    return html`<${Nothing}>${filtered ? "No run matches the filter." : none}<//>`;
+  }
+  if (count === 0 && (pages.busy || !pages.stopped)) return html`<${Nothing}>None so far. Reading older runs…<//>`;
+  if (pages.complete || pages.busy || !pages.stopped) return null;
+  return html`<p class="rest" role="status">
+    ${pages.failed ? "Older runs could not be read." : count === 0 ? "None so far." : "No more so far."}${" "}
+    ${pages.reached !== null && html`Read back to <${Moment} at=${pages.reached} />.`}
+    <button onClick=${() => pages.more()}>Read on</button>
+  </p>`;
+}
+
+/** @param {{ run: RunRecord, columns: import("./columns.js").Column[], grid: any, active: any, selected: any }} props */
+function Row({ run, columns, grid, active, selected }) {
+  /** @param {any} event */
+  const open = (event) => {
+    if (isDrag(event)) return;
+    active.value = run.id;
+    if (!event.target.closest("a, input, label")) go(to("runs", [run.id]));
+  };
+  const name = `run …${run.id.slice(-8)}: ${visible(run.job)}`;
+  return html`<div class="cells" style=${grid} onClick=${open}>
+    <span role="gridcell">
+      <a class="row-link" href=${to("runs", [run.id])} aria-label=${name}></a>
+      <input
+        type="checkbox"
+        tabindex="-1"
+        aria-label=${`Select ${name}`}
+        checked=${selected.value.has(run.id)}
+        onChange=${() => flip(selected, run.id)}
+      />
+    </span>
+    ${columns.map(({ name, cell }) => html`<span key=${name} role="gridcell" class=${`cell-${name}`}>${cell(run)}</span>`)}
+  </div>`;
+}
+
+/** @param {import("./filter.js").RunFilter} filter */
+function built(filter) {
+  const rows = new Rows(matcher(filter));
+  rows.rebuild(live.runs);
+  return rows;
+}
+
+/** @param {any} selected @param {string} id */
+function flip(selected, id) {
+  const next = new Set(selected.value);
+  if (!next.delete(id)) next.add(id);
+  selected.value = next;
+}
+
+/** @param {Rows} rows @param {any} active @param {any} selected */
+function keys(rows, active, selected) {
+  return [
+    ...listKeys("run", rows, active, (id) => go(to("runs", [id]))),
+    { key: "x", what: "Select the run", run: () => rows.indexOf(active.value) >= 0 && flip(selected, active.value) },
+  ];
+}
+
+/** Ended runs that the state does not have any more: the store's pages, as the person scrolls to the end. */
+class Pages {
+  busy = false;
+  /** Whether the last reading made the list no longer, although there are older runs. */
+  stopped = false;
+  failed = false;
+  /** The creation of the oldest run that was read. @type {number | null} */
+  reached = null;
+  #options;
+  #rows;
+  #changed;
+  /** The list has all runs down to this one. @type {string | undefined} */
+  #before;
+  #over = false;
+
+  /** @param {import("./filter.js").RunFilter} filter @param {Rows} rows @param {() => void} changed */
+  constructor(filter, rows, changed) {
+    this.#options = endedOptions(filter);
+    this.#rows = rows;
+    this.#changed = changed;
+  }
+
+  /** Whether the list has all runs that match. */
+  get complete() {
+    return this.#over || this.#options === null || live.hasAllEnded;
+  }
+
+  /** The row from which on the list can lack runs. */
+  get end() {
+    return this.complete || this.#before === undefined ? this.#rows.count : this.#rows.below(this.#before);
+  }
+
+  /** The state is a new one: begin with the newest page. */
+  restart() {
+    this.#before = undefined;
+    this.#over = this.stopped = false;
+  }
+
+  /** The list lost runs down from this one: begin there. @param {string | undefined} lost */
+  readAgain(lost) {
+    if (lost === undefined || (!this.#over && (this.#before === undefined || this.#before > lost))) return;
+    this.#before = this.#rows.above(lost);
+    this.#over = this.stopped = false;
+  }
+
+  /** Read pages until the list is longer, or there are no more. */
+  async more() {
+    if (this.busy || this.complete) return;
+    this.busy = true;
+    this.#changed();
+    const before = this.#rows.count;
+    this.failed = false;
+    for (let page = 0; page < MOST_PAGES && !this.#over && !this.failed && this.#rows.count === before; page++) await this.#read();
+    this.stopped = this.failed || (!this.#over && this.#rows.count === before);
+    this.busy = false;
+    this.#changed();
+  }
+
+  async #read() {
+    const before = this.#before;
+    const found = await report(() => page({ ...this.#options, limit: PAGE, ...(before && { before }) }));
+    this.failed = found === undefined;
+    if (!found) return;
+    const last = found.runs.at(-1);
+    this.#rows.add(found.runs.filter(({ id }) => !live.runs.has(id)));
+    if (this.#before !== before) return; // meanwhile the list lost newer runs
+    this.#over = found.over;
+    this.#before = found.reached ?? last?.id ?? before;
+    this.reached = last?.created_at ?? this.reached;
+  }
+}
+
+/**
+ * A page of the store. The engine refuses to search through too many runs that do not match, and says how far it got.
+ * @param {import("../../../greenroom.js").ListRunsOptions} options
+ * @returns {Promise<{ runs: RunRecord[], over: boolean, reached?: string }>}
+ */
+async function page(options) {
+  try {
+    const runs = await client().listRuns(options);
+    return { runs, over: runs.length < PAGE };
+  } catch (error) {
+    const { before: reached, found: limit } = /** @type {any} */ (error).details ?? {};
+    if (reached === undefined) throw error;
+    return { runs: limit > 0 ? await client().listRuns({ ...options, limit }) : [], over: false, reached };
+  }
+}

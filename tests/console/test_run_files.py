@@ -1,0 +1,96 @@
+"""The finished files of a run: listed, and downloaded by HTTP and in the console."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from greenroom import Jobs, Run, open_engine
+from greenroom.gateway import GatewayConfig, Role, add_token, open_gateway
+
+from ..clients.browser import needs_browser
+from ..cluster.world import until
+from .chromium import open_browser
+from .test_pages import AXE, PRINTABLE, House, needs_axe
+
+pytestmark = needs_browser
+
+jobs = Jobs()
+
+
+@jobs.job("write")
+async def write(run: Run, params: dict[str, str]) -> None:
+    for path, text in params.items():
+        async with run.open_file(path) as file:
+            await file.write(text.encode())
+
+
+@jobs.job("family")
+async def family(run: Run, params: Any) -> None:
+    await run.call("write", handle=PRINTABLE, params={})
+    async with run.open_file(PRINTABLE) as file:
+        await file.write(b"content")
+
+
+@asynccontextmanager
+async def house(folder: Path, **config: Any) -> AsyncIterator[House]:
+    async with (
+        open_engine(jobs, "memory:", data_dir=folder / "data", shutdown_timeout=0) as engine,
+        open_gateway(engine, GatewayConfig(port=0, **config)) as gateway,
+        open_browser(folder) as browser,
+    ):
+        home = House(engine, gateway, browser, await browser.tab())
+        yield home
+        assert home.tab.problems == []
+
+
+@pytest.mark.parametrize("token", [False, True])
+async def test_a_file_is_downloaded_by_its_link(token: bool, tmp_path: Path):
+    config = {}
+    if token:
+        config = {"token_file": tmp_path / "tokens"}
+        secret = add_token(tmp_path / "tokens", "eve", Role.VIEWER)
+    async with house(tmp_path, **config) as home:
+        ticket = await home.engine.submit("write", handle="alice", params={"a/ü <b>.txt": "content" * 9999})
+        await ticket.result()
+        await home.tab.save_downloads(tmp_path / "downloads")
+        await home.tab.open(f"{home.url}/runs/{ticket.id}")
+        if token:
+            await home.tab.fill("#token", secret)
+            await home.tab.click("Log in")
+        await home.tab.until_text("70 kB", "[aria-labelledby=files-title]")
+        await home.tab.click("a/ü <b>.txt")
+        await until(lambda: [*(tmp_path / "downloads").glob("*.txt")])  # Chromium renames it at the end
+        [found] = (tmp_path / "downloads").iterdir()
+        assert found.read_text() == "content" * 9999
+
+
+@needs_axe
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_children_and_files_with_hostile_names_are_only_text_and_axe_finds_nothing_serious(
+    scheme: str, tmp_path: Path
+):
+    async with house(tmp_path) as home:
+        ticket = await home.engine.submit("family", handle="alice", params={})
+        await ticket.result()
+        await home.tab.resize(390, 800, scheme)
+        await home.tab.open(f"{home.url}/runs/{ticket.id}")
+        await home.tab.until_text("<img src=x", "[aria-labelledby=files-title]")
+        await home.tab.until_text("<img src=x", "[aria-labelledby=children-title]")
+        assert await home.tab.run("document.querySelectorAll('main img').length") == 0
+        assert await home.tab.run("document.documentElement.scrollWidth") == 390
+        axe = await trio.Path(AXE).read_text(encoding="utf-8")
+        await home.tab.call("Runtime.evaluate", expression=axe)
+        assert (
+            await home.tab.run(
+                """axe.run().then(({ violations }) => violations
+                .filter(({ impact }) => ["serious", "critical"].includes(impact))
+                .flatMap(({ id, nodes }) => nodes.map((node) => [id, node.html, node.failureSummary])))"""
+            )
+            == []
+        )
