@@ -1,7 +1,7 @@
 """`python -m tests.console.pictures`: take the screenshots of the console for the documentation.
 
 They show a small site of mirrors at work, and differ a little each time: take them again after a change of
-the console's appearance.
+the console's appearance. `test_pictures.py` takes them into another folder.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ RELEASE = {
 }
 
 
-async def take(tab: Tab, url: str, engine: Engine) -> None:
+async def take(tab: Tab, url: str, engine: Engine, folder: Path) -> None:
     [run] = await engine.list_runs(handle="account-0")
     for name, address, scheme in (
         ("overview", "", "light"),
@@ -105,7 +105,7 @@ async def take(tab: Tab, url: str, engine: Engine) -> None:
         await tab.resize(1200, 750, scheme)
         await tab.open(f"{url}/{address}")
         await trio.sleep(0.5)
-        await tab.screenshot(PICTURES / f"console-{name}.png")
+        await tab.screenshot(folder / f"console-{name}.png")
     await engine.flows.publish("release", RELEASE)
     ticket = await engine.flows.start("release", params={"urgent": False})
     await tab.resize(1200, 750, "light")
@@ -113,23 +113,25 @@ async def take(tab: Tab, url: str, engine: Engine) -> None:
     await tab.until("document.querySelector('.box.suspended')")
     await tab.run("document.querySelector('.flow-graph').scrollIntoView()")
     await trio.sleep(0.5)
-    await tab.screenshot(PICTURES / "console-flow.png")
+    await tab.screenshot(folder / "console-flow.png")
 
 
-async def main() -> None:
-    with TemporaryDirectory() as folder:
+async def take_all(folder: Path, history: float) -> list[str]:
+    """Take all pictures, after so many seconds of work. Returns the problems that the browser reported."""
+    with TemporaryDirectory() as profile:
         async with (
             open_engine(jobs, "memory:", max_concurrent=6, lanes={"images": 3, "mail": 2}) as engine,
             open_gateway(engine, GatewayConfig(port=0)) as gateway,
-            open_browser(Path(folder)) as browser,
+            open_browser(Path(profile)) as browser,
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(work, engine)
             tab = await browser.tab()
-            await trio.sleep(9)
-            await take(tab, gateway.url, engine)
+            await trio.sleep(history)
+            await take(tab, gateway.url, engine, folder)
             nursery.cancel_scope.cancel()
+    return tab.problems
 
 
 if __name__ == "__main__":
-    trio.run(main)
+    trio.run(take_all, PICTURES, 9)

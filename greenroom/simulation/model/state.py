@@ -163,6 +163,11 @@ class ModelExecutor:
         self.labels = labels
         self.jobs = jobs
 
+    @property
+    def takes_new_bodies(self) -> bool:
+        """Whether it is attached, and does not drain."""
+        return self.status == "attached"
+
 
 class ModelState:
     """The state of one store: everything that follows from its committed events."""
@@ -225,7 +230,7 @@ class ModelState:
         if executor is None:
             return True
         known = self.executors.get(executor)
-        if known is None or not (known.status == "attached" or (resumes and known.status == "draining")):
+        if known is None or not (known.takes_new_bodies or (resumes and known.status == "draining")):
             return False
         return known.slots is None or len(self.holders_at(executor)) < known.slots
 

@@ -108,6 +108,8 @@ class OrderRules:
         able = other.executor if other.has_body else run.executor
         if able != run.executor or not self._model.has_job(able, other):
             return False
+        if able is not None and not (other.has_body or self._model.executors[able].takes_new_bodies):
+            return False
         limit = self._model.lane(other.lane).limit
         if other.lane == run.lane or limit is None:
             return True

@@ -103,9 +103,17 @@ function Stats({ progress }) {
   return Object.keys(others).length > 0 ? html`<${Json} value=${others} />` : null;
 }
 
+/** What is true of a body only for a while. */
+const FLAGS = {
+  detached: "executes without a slot",
+  interactive: "takes messages",
+  streaming: "streams an answer",
+  compacting: "compacts its context",
+};
+
 /** `by`: who submitted it; empty while that is not read. @param {{ run: RunRecord, by: string }} props */
 function About({ run, by }) {
-  const flags = ["detached", "interactive", "streaming", "compacting"].filter((name) => /** @type {any} */ (run)[name]);
+  const flags = Object.entries(FLAGS).filter(([name]) => /** @type {any} */ (run)[name]);
   /** @type {[string, any][]} */
   const lines = [
     ["Run", html`<${RunLink} id=${run.id} />`],
@@ -123,7 +131,7 @@ function About({ run, by }) {
     ["Needs", run.needs.length > 0 && html`<${Text} value=${run.needs.join(", ")} />`],
     ["Tags", Object.keys(run.tags).length > 0 && html`<${Tags} tags=${run.tags} />`],
     ["Executor", run.executor && html`<${Text} value=${run.executor} mono />`],
-    ["Now", flags.join(", ")],
+    ["Now", flags.map(([, words]) => words).join(", ")],
     ["Not before", run.not_before !== null && html`<${Moment} at=${run.not_before} />`],
     ["Created", html`<${Moment} at=${run.created_at} />`],
     ["Started", run.started_at !== null && html`<${Moment} at=${run.started_at} />`],
