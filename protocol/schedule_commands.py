@@ -61,6 +61,7 @@ class TriggerSchedule(CommandBase, frozen=True, kw_only=True, tag="trigger_sched
     """Submit the run of a schedule now, once; its due times stay the same."""
 
     name: str
+    request_id: str | None = None
 
 
 class DeleteSchedule(CommandBase, frozen=True, kw_only=True, tag="delete_schedule"):

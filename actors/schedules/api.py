@@ -168,9 +168,14 @@ class Schedules:
         record: ScheduleRecord = await self._entry.ask(SetPaused(name, paused, by, Reply()), self._actor)
         return record
 
-    async def trigger(self, name: str, *, by: str = "app") -> Ticket[Any]:
-        """Submit the schedule's run now, once, also if it is paused. Its due times stay the same."""
+    async def trigger(self, name: str, *, request_id: str | None = None, by: str = "app") -> Ticket[Any]:
+        """Submit the schedule's run now, once, also if it is paused. Its due times stay the same.
+
+        A call that is repeated with its `request_id` returns the run of the first one.
+        """
         record = await self.get(name)
+        options = submission_of(record, request_id)
+        repeated = request_id is not None and await self._entry.find(options, request_id) is not None
         planned = round(self._clock(), 3)
 
         def event(run: str, *, joined: bool) -> Event:
@@ -189,8 +194,8 @@ class Schedules:
             return (event(run, joined=False),), ()
 
         check_name("by", by)
-        accepted, ended = await self._entry.submit(submission_of(record, None), Caller(by), together)
-        if accepted.joined:  # there was no creation to commit it with
+        accepted, ended = await self._entry.submit(options, Caller(by), together)
+        if accepted.joined and not repeated:  # there was no creation to commit it with
             told = Change((event(accepted.run, joined=True),), reply=Reply())
             await self._entry.ask(told, self._journal)
         return Ticket(accepted.run, accepted.joined, ended, self._engine)

@@ -331,10 +331,10 @@ class _LimitedSchedules(_Denied):
     async def resume(self, name: str, *, by: str) -> ScheduleRecord:
         return await self._engine.schedules.resume((await self._firing(name)).name, by=by)
 
-    async def trigger(self, name: str, *, by: str) -> Ticket[Any]:
+    async def trigger(self, name: str, *, request_id: str | None, by: str) -> Ticket[Any]:
         schedule = await self._firing(name)
         async with hiding_foreign_runs(self._scope):
-            return await self._engine.schedules.trigger(schedule.name, by=by)
+            return await self._engine.schedules.trigger(schedule.name, request_id=request_id, by=by)
 
     async def _firing(self, name: str) -> ScheduleRecord:
         """A schedule whose runs the token could submit by itself."""

@@ -107,9 +107,16 @@ class ClientSchedules:
         command = wire.ResumeSchedule(id=self._link.number(), name=check_schedule(name))
         return expected((await self._link.ask(command, repeatable=True)).schedule)
 
-    async def trigger(self, name: str) -> ClientTicket[Any]:
-        """See `Schedules.trigger`. It is not sent again if the connection is lost."""
-        ok = await self._link.ask(wire.TriggerSchedule(id=self._link.number(), name=check_schedule(name)))
+    async def trigger(self, name: str, *, request_id: str | None = None) -> ClientTicket[Any]:
+        """See `Schedules.trigger`."""
+        if request_id is not None:
+            check_name("request_id", request_id)
+        command = wire.TriggerSchedule(
+            id=self._link.number(),
+            name=check_schedule(name),
+            request_id=request_id or self._link.draw_id(),
+        )
+        ok = await self._link.ask(command, repeatable=True)
         return ClientTicket(expected(ok.run_id), bool(ok.joined), self._client)
 
     async def delete(self, name: str) -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ...protocol.batches import existed, with_drawn_ids
 from ...protocol.commandbase import submits_runs
 from ...protocol.commands import SubmitMany
+from ...protocol.schedule_commands import TriggerSchedule
 from ...protocol.submission import JOINING
 from ..commands.entries import Fields
 
@@ -33,6 +34,12 @@ def with_true_joins(command: Any, fields: Fields) -> Fields:
             outcome if outcome.error is not None else replace(outcome, joined=existed(run, outcome))
             for run, outcome in pairs
         ]
-    elif fields.get("joined") and getattr(command, "on_conflict", "reject") not in JOINING:
+    elif fields.get("joined") and not _can_join(command):
         fields["joined"] = False
     return fields
+
+
+def _can_join(command: Any) -> bool:
+    """Whether the run can have existed before the command. What a schedule does on a conflict is not known
+    here."""
+    return isinstance(command, TriggerSchedule) or getattr(command, "on_conflict", "reject") in JOINING

@@ -63,7 +63,8 @@ async def _resume(context: Context, command: wire.ResumeSchedule) -> Fields:
 
 
 async def _trigger(context: Context, command: wire.TriggerSchedule) -> Fields:
-    ticket = await context.engine.schedules.trigger(command.name, by=context.by)
+    schedules = context.engine.schedules
+    ticket = await schedules.trigger(command.name, request_id=command.request_id, by=context.by)
     return {"run_id": ticket.id, "joined": ticket.joined}
 
 
@@ -93,6 +94,12 @@ SCHEDULE_TABLE: tuple[Entry, ...] = (
         Http("POST", f"{_ONE}/resume", body="schedule"),
         repeatable=True,
     ),
-    Entry(wire.TriggerSchedule, _OPERATOR, _trigger, Http("POST", f"{_ONE}/trigger", status=201)),
+    Entry(
+        wire.TriggerSchedule,
+        _OPERATOR,
+        _trigger,
+        Http("POST", f"{_ONE}/trigger", status=201),
+        repeatable=True,
+    ),
     Entry(wire.DeleteSchedule, _OPERATOR, _delete, Http("DELETE", _ONE)),
 )

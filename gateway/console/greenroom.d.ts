@@ -336,7 +336,7 @@ export interface Schedules {
   /** Let a paused schedule continue with its next due time. */
   resume(name: string): Promise<ScheduleRecord>;
   /** Submit the run of a schedule now, once. Its due times stay the same. */
-  trigger<Result = unknown>(name: string): Promise<Ticket<Result>>;
+  trigger<Result = unknown>(name: string, options?: AgainOptions): Promise<Ticket<Result>>;
   /** Delete a schedule; its runs stay. */
   delete(name: string): Promise<void>;
 }
@@ -529,7 +529,7 @@ export interface RunFilter {
   parent?: string | null;
 }
 
-/** The options of `Client.rerun` and `Client.retry`. */
+/** The options of `Client.rerun`, `Client.retry` and `Schedules.trigger`. */
 export interface AgainOptions {
   /** Calls with the same request id submit each run once. The client draws one if none is passed. */
   requestId?: string | null;

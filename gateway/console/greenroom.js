@@ -1019,9 +1019,10 @@ export class Client {
     pause: async (name) => (await this.#ask({ type: "pause_schedule", name }, true)).schedule,
     /** Let a paused schedule continue. */
     resume: async (name) => (await this.#ask({ type: "resume_schedule", name }, true)).schedule,
-    /** Submit the run of a schedule now; resolves to a Ticket. */
-    trigger: async (name) => {
-      const reply = await this.#ask({ type: "trigger_schedule", name });
+    /** Submit the run of a schedule now; resolves to a Ticket. Resent after a lost connection, and carried out once. */
+    trigger: async (name, options = {}) => {
+      const { request_id = null } = toWire("schedules.trigger", options, ["requestId"]);
+      const reply = await this.#ask({ type: "trigger_schedule", name, request_id: request_id ?? drawId() }, true);
       return new Ticket(reply.run_id, Boolean(reply.joined), this);
     },
     /** Delete a schedule; its runs stay. */

@@ -25,7 +25,16 @@ from ...protocol.errors import BY_CODE
 from ...protocol.events import Event, Filter
 from ...protocol.flow import commands as flow_wire
 from ...protocol.flow.records import FlowTask, NodeRun, WorkerState
-from ...protocol.records import BulkResult, ClusterInfo, Counts, ExecutorInfo, LaneState, RunRecord, Snapshot
+from ...protocol.records import (
+    BulkResult,
+    ClusterInfo,
+    Counts,
+    ExecutorInfo,
+    LaneState,
+    RunFile,
+    RunRecord,
+    Snapshot,
+)
 from ...protocol.schedules import ScheduleRecord
 from ...protocol.submission import TRACE, NewRun, SubmitCommand
 from ...protocol.webhooks import Webhook
@@ -64,6 +73,7 @@ _SHOWN = (
     NewRun,
     BulkResult,
     wire.Resync,
+    RunFile,
     RunRecord,
     ScheduleRecord,
     Snapshot,

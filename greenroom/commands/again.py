@@ -11,7 +11,7 @@ from .bulk import Bulk, for_one_or_many, one_or_many
 from .connection import Server, for_server
 from .submit import echo_accepted
 
-_request_id = click.option(
+request_id_option = click.option(
     "--request-id",
     metavar="ID",
     help="A command repeated with the same id submits no run twice.",
@@ -20,7 +20,7 @@ _request_id = click.option(
 
 @click.command()
 @for_one_or_many
-@_request_id
+@request_id_option
 @for_server
 def rerun(server: Server, run: str | None, request_id: str | None, **options: Any) -> None:
     """Submit a run again, or all ended runs that match.
@@ -48,7 +48,7 @@ def rerun(server: Server, run: str | None, request_id: str | None, **options: An
 
 @click.command()
 @for_one_or_many
-@_request_id
+@request_id_option
 @for_server
 def retry(server: Server, run: str | None, request_id: str | None, **options: Any) -> None:
     """Submit a run again that failed, or all that failed and match.

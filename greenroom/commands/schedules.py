@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ..gateway.client import Client
 from ..protocol.schedules import ScheduleRecord
+from .again import request_id_option
 from .connection import Server, for_server
 from .durations import Duration
 from .notify import notify_given
@@ -189,8 +190,9 @@ def resume(server: Server, name: str) -> None:
 
 @schedules.command()
 @click.argument("name")
+@request_id_option
 @for_server
-def trigger(server: Server, name: str) -> None:
+def trigger(server: Server, name: str, request_id: str | None) -> None:
     """Submit the run of a schedule now, and print its id; the due times stay the same.
 
     \b
@@ -199,7 +201,7 @@ def trigger(server: Server, name: str) -> None:
     """
 
     async def talk(client: Client) -> None:
-        echo_accepted(await client.schedules.trigger(name), server.as_json)
+        echo_accepted(await client.schedules.trigger(name, request_id=request_id), server.as_json)
 
     server.ask(talk)
 

@@ -90,8 +90,10 @@ async def test_a_schedule_is_paused_resumed_triggered_and_deleted():
         await greenroom("put", "tick", "--job", "quick", "--every", "1h", *at)
         assert (await greenroom("pause", "tick", *at)).stdout == "tick is paused.\n"
         assert (await greenroom("resume", "tick", *at)).stdout.startswith("tick: next at ")
-        run = json.loads((await greenroom("trigger", "tick", "--json", *at)).stdout)
+        trigger = ("trigger", "tick", "--request-id", "1", "--json", *at)
+        run = json.loads((await greenroom(*trigger)).stdout)
         assert run["joined"] is False
+        assert json.loads((await greenroom(*trigger)).stdout)["run_id"] == run["run_id"]
         assert (await greenroom("delete", "tick", *at)).stdout == "tick is deleted.\n"
         assert 'schedule "tick" not found' in (await greenroom("show", "tick", *at, code=1)).stderr
 

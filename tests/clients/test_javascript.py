@@ -379,9 +379,11 @@ async def test_schedules():
         const options = { job: "add", handle: "h", params: { a: 1, b: 2 }, missedLimit: 7, ...times };
         const more = { runTimeout: Infinity, onConflict: "queue" };
         const put = await client.schedules.put("tick", { ...options, ...more });
-        const ticket = await client.schedules.trigger("tick");
+        const ticket = await client.schedules.trigger("tick", { requestId: "1" });
+        const again = await client.schedules.trigger("tick", { requestId: "1" });
         const found = { put: [put.missed_limit, put.options, put.next.length] };
         found.result = await ticket.result();
+        found.again = [again.id === ticket.id, ticket.joined, again.joined];
         found.paused = (await client.schedules.pause("tick")).paused;
         found.state = client.state.schedules.get("tick").paused;
         found.resumed = (await client.schedules.resume("tick")).paused;
@@ -400,6 +402,7 @@ async def test_schedules():
         assert found == {
             "put": [7, {"on_conflict": "queue", "run_timeout": "none"}, 3],
             "result": 3,
+            "again": [True, False, True],
             "paused": True,
             "state": True,
             "resumed": False,

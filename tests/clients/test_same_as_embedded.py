@@ -372,8 +372,10 @@ async def test_a_schedule_is_put_triggered_paused_and_deleted(engine: RunEngine)
     )
     assert (put.name, put.handle, put.options) == ("tick", "schedule:tick", {"deadline": "none"})
     assert len(put.next) == 3
-    ticket = await engine.schedules.trigger("tick")
+    ticket = await engine.schedules.trigger("tick", request_id="1")
     assert await ticket.result() == 4
+    again = await engine.schedules.trigger("tick", request_id="1")
+    assert (again.id, again.joined) == (ticket.id, True)
     assert (await engine.schedules.pause("tick")).next == ()
     assert (await engine.schedules.resume("tick")) == await engine.schedules.get("tick")
     assert [record.name for record in await engine.schedules.list()] == ["tick"]

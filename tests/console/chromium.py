@@ -6,14 +6,16 @@ Content-Security-Policy.
 
 from __future__ import annotations
 
+import atexit
 import base64
 import json
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import trio
@@ -164,6 +166,7 @@ class Browser:
         self._socket = socket
         self._calls: dict[int, trio.MemorySendChannel[Any]] = {}
         self._tabs: dict[str, Tab] = {}
+        self._contexts: list[str] = []
 
     async def receive(self) -> None:
         """Pass on what the browser sends."""
@@ -197,6 +200,7 @@ class Browser:
     async def tab(self) -> Tab:
         """A new page, with storage of its own."""
         context = (await self.call("Target.createBrowserContext", {}))["browserContextId"]
+        self._contexts.append(context)
         made = await self.call("Target.createTarget", {"url": "about:blank", "browserContextId": context})
         attach = {"targetId": made["targetId"], "flatten": True}
         session = (await self.call("Target.attachToTarget", attach))["sessionId"]
@@ -206,33 +210,63 @@ class Browser:
         await tab.resize(1280, 800)
         return tab
 
+    async def close(self) -> None:
+        """Close the pages."""
+        for context in self._contexts:
+            await self.call("Target.disposeBrowserContext", {"browserContextId": context})
+        await self._socket.aclose()
+
+
+class _Process:
+    """The browser that the tests of this process share, because a start costs seconds of the processor."""
+
+    def __init__(self) -> None:
+        self._folder = TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
+        folder = Path(self._folder.name)
+        self.profile = folder / "profile"
+        assert BROWSER is not None, "the tests are skipped without one"
+        with (folder / "browser.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [BROWSER, *_OPTIONS, f"--user-data-dir={self.profile}", "about:blank"],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "HOME": str(folder)},
+                start_new_session=True,
+            )
+        atexit.register(self.stop)
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # its child processes, too
+        self._process.wait()
+        self._folder.cleanup()
+
+
+_shared: _Process | None = None
+
 
 @asynccontextmanager
-async def open_browser(folder: Path) -> AsyncIterator[Browser]:
-    """A browser with an empty profile in this folder."""
-    assert BROWSER is not None, "the tests are skipped without one"
-    profile = folder / "profile"
-    command = [BROWSER, *_OPTIONS, f"--user-data-dir={profile}", "about:blank"]
-    with (folder / "browser.log").open("wb") as log:
-        async with trio.open_nursery() as nursery:
-            process = await nursery.start(
-                partial(
-                    trio.run_process,
-                    command,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, "HOME": str(folder)},
-                    start_new_session=True,
-                    check=False,
-                )
-            )
-            try:
-                async with open_websocket_url(await _address(profile), max_message_size=1 << 28) as socket:
-                    browser = Browser(socket)
-                    nursery.start_soon(browser.receive)
-                    yield browser
-            finally:
-                os.killpg(process.pid, signal.SIGKILL)  # its child processes, too
+async def open_browser() -> AsyncIterator[Browser]:
+    """The browser that all tests share. The pages that are opened in it here are closed at the end."""
+    global _shared
+    if _shared is None or not _shared.runs:
+        _shared = _Process()
+    address = await _address(_shared.profile)
+    async with (
+        open_websocket_url(address, max_message_size=1 << 28) as socket,
+        trio.open_nursery() as nursery,
+    ):
+        browser = Browser(socket)
+        nursery.start_soon(browser.receive)
+        try:
+            yield browser
+        finally:
+            with trio.move_on_after(PATIENCE, shield=True):
+                await browser.close()
 
 
 async def _address(profile: Path) -> str:

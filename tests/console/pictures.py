@@ -7,7 +7,6 @@ the console's appearance. `test_pictures.py` takes them into another folder.
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import trio
@@ -118,18 +117,17 @@ async def take(tab: Tab, url: str, engine: Engine, folder: Path) -> None:
 
 async def take_all(folder: Path, history: float) -> list[str]:
     """Take all pictures, after so many seconds of work. Returns the problems that the browser reported."""
-    with TemporaryDirectory() as profile:
-        async with (
-            open_engine(jobs, "memory:", max_concurrent=6, lanes={"images": 3, "mail": 2}) as engine,
-            open_gateway(engine, GatewayConfig(port=0)) as gateway,
-            open_browser(Path(profile)) as browser,
-            trio.open_nursery() as nursery,
-        ):
-            nursery.start_soon(work, engine)
-            tab = await browser.tab()
-            await trio.sleep(history)
-            await take(tab, gateway.url, engine, folder)
-            nursery.cancel_scope.cancel()
+    async with (
+        open_engine(jobs, "memory:", max_concurrent=6, lanes={"images": 3, "mail": 2}) as engine,
+        open_gateway(engine, GatewayConfig(port=0)) as gateway,
+        open_browser() as browser,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(work, engine)
+        tab = await browser.tab()
+        await trio.sleep(history)
+        await take(tab, gateway.url, engine, folder)
+        nursery.cancel_scope.cancel()
     return tab.problems
 
 

@@ -93,7 +93,7 @@ class Accounts:
 
 async def test_five_accounts_by_hand(tmp_path: Path):
     with server(tmp_path, mirrors.__name__) as program:
-        async with open_browser(tmp_path) as browser:
+        async with open_browser() as browser:
             tab = await browser.tab()
             await program.listens()
             it = Accounts(program, tab)

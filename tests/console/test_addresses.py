@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,8 @@ HANDLES = ("..", ".", "alice/photos", "a\\b", "~alice", "~2Fx", "100%", "a b?#&=
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as home:
+async def home() -> AsyncIterator[House]:
+    async with house() as home:
         yield home
 
 
@@ -42,7 +41,7 @@ async def test_a_handle_of_any_name_opens(handle, home):
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_proxy_that_adds_a_prefix_changes_no_address(name, tmp_path):
-    async with house(tmp_path) as home, proxied(name, home.gateway.port, tmp_path) as proxy:
+    async with house() as home, proxied(name, home.gateway.port, tmp_path) as proxy:
         await home.tab.call("Security.setIgnoreCertificateErrors", ignore=True)
         site = f"https://127.0.0.1:{proxy.port}/greenroom"
         await home.tab.open(site)

@@ -47,8 +47,8 @@ RUNS = "document.querySelector('.views a[href$=\"/runs\"]').click()"
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as home:
+async def home() -> AsyncIterator[House]:
+    async with house() as home:
         yield home
 
 
@@ -441,7 +441,7 @@ async def test_two_versions_are_compared(home):
 @pytest.mark.parametrize(("role", "offered"), [(Role.VIEWER, False), (Role.OPERATOR, True)])
 async def test_only_what_a_role_permits_is_offered(role, offered, tmp_path: Path):
     token = add_token(tmp_path / "tokens", "eve", role)
-    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+    async with house(token_file=str(tmp_path / "tokens")) as home:
         await home.engine.flows.publish("ship", SHIP)
         await log_in(home, token, "flows/ship?edit=1")
         await home.tab.until_text("version 1", ".versions")

@@ -22,8 +22,8 @@ RUNS = "document.querySelector('.views a[href$=\"/runs\"]').click()"
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as home:
+async def home() -> AsyncIterator[House]:
+    async with house() as home:
         yield home
 
 
@@ -238,7 +238,7 @@ async def test_every_name_has_an_address(name, home):
 
 async def test_a_viewer_can_only_read(tmp_path: Path):
     token = add_token(tmp_path / "tokens", "eve", Role.VIEWER)
-    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+    async with house(token_file=str(tmp_path / "tokens")) as home:
         await home.engine.submit("ask", handle="alice")
         await home.tab.open(f"{home.url}/handles/alice")
         await home.tab.fill("#token", token)

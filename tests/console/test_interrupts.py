@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,11 +34,11 @@ async def ask_thrice(run: Run, params: Any) -> None:
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
+async def home() -> AsyncIterator[House]:
     async with (
         open_engine(jobs, "memory:", max_concurrent=100, shutdown_timeout=0) as engine,
         open_gateway(engine, GatewayConfig(port=0)) as gateway,
-        open_browser(tmp_path) as browser,
+        open_browser() as browser,
     ):
         home = House(engine, gateway, browser, await browser.tab())
         yield home

@@ -4,7 +4,6 @@ sideways, axe finds nothing, and what cannot be seen is named."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -43,11 +42,11 @@ async def fail(run: Run, params: Any) -> Any:
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
+async def home() -> AsyncIterator[House]:
     async with (
         open_engine(jobs, "memory:", max_concurrent=10, shutdown_timeout=0) as engine,
         open_gateway(engine, GatewayConfig(port=0)) as gateway,
-        open_browser(tmp_path) as browser,
+        open_browser() as browser,
     ):
         home = House(engine, gateway, browser, await browser.tab())
         yield home

@@ -92,7 +92,7 @@ class House:
 
 
 @asynccontextmanager
-async def house(folder: Path, **config: Any) -> AsyncIterator[House]:
+async def house(**config: Any) -> AsyncIterator[House]:
     settings = GatewayConfig(port=0, **config)
     over = trio.Event()
     async with (
@@ -100,7 +100,7 @@ async def house(folder: Path, **config: Any) -> AsyncIterator[House]:
             make_jobs(over), "memory:", max_concurrent=4, lanes={"images": 2}, shutdown_timeout=0
         ) as engine,
         open_gateway(engine, settings) as gateway,
-        open_browser(folder) as browser,
+        open_browser() as browser,
     ):
         tab = await browser.tab()
         try:
@@ -111,8 +111,8 @@ async def house(folder: Path, **config: Any) -> AsyncIterator[House]:
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as home:
+async def home() -> AsyncIterator[House]:
+    async with house() as home:
         yield home
 
 
@@ -690,7 +690,7 @@ async def test_hostile_text_is_only_ever_text(view, home):
 
 async def test_a_token_is_asked_for_and_can_be_forgotten(tmp_path: Path):
     token = add_token(tmp_path / "tokens", "eve", Role.OPERATOR)
-    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+    async with house(token_file=str(tmp_path / "tokens")) as home:
         await home.tab.open(f"{home.url}/runs?job=add")
         await home.tab.fill("#token", "gr_wrong")
         await home.tab.click("Log in")
@@ -719,7 +719,7 @@ async def test_a_token_is_asked_for_and_can_be_forgotten(tmp_path: Path):
 )
 async def test_only_what_a_role_permits_is_offered(role, offered, tmp_path: Path):
     token = add_token(tmp_path / "tokens", "eve", role)
-    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+    async with house(token_file=str(tmp_path / "tokens")) as home:
         ticket = await home.engine.submit("ask", handle="alice")
         await home.tab.open(home.url)
         await home.tab.fill("#token", token)
@@ -737,7 +737,7 @@ async def test_only_what_a_role_permits_is_offered(role, offered, tmp_path: Path
 async def test_a_limited_token_is_told_what_it_may_not_see(tmp_path: Path):
     file = tmp_path / "tokens"
     token = add_token(file, "eve", Role.OPERATOR, handles=["alice", "a/*"])
-    async with house(tmp_path, token_file=str(file)) as home:
+    async with house(token_file=str(file)) as home:
         await home.engine.submit("wait", handle="bob")
         await home.tab.open(f"{home.url}/handles/bob")
         await home.tab.fill("#token", token)
@@ -758,7 +758,7 @@ async def test_a_limited_token_is_told_what_it_may_not_see(tmp_path: Path):
 
 async def test_a_token_for_a_job_is_not_told_that_a_handle_is_free(tmp_path: Path):
     token = add_token(tmp_path / "tokens", "eve", Role.OPERATOR, jobs=["add"])
-    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+    async with house(token_file=str(tmp_path / "tokens")) as home:
         await home.engine.submit("wait", handle="bob")
         await home.tab.open(f"{home.url}/handles/bob")
         await home.tab.fill("#token", token)
@@ -769,7 +769,7 @@ async def test_a_token_for_a_job_is_not_told_that_a_handle_is_free(tmp_path: Pat
 
 async def test_a_viewer_reads_in_plain_words_who_sees_webhooks(tmp_path: Path):
     token = add_token(tmp_path / "tokens", "eve", Role.VIEWER)
-    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+    async with house(token_file=str(tmp_path / "tokens")) as home:
         await home.tab.open(f"{home.url}/webhooks")
         await home.tab.fill("#token", token)
         await home.tab.click("Log in")
@@ -782,7 +782,7 @@ async def test_a_viewer_reads_in_plain_words_who_sees_webhooks(tmp_path: Path):
 
 async def test_the_login_and_the_page_of_a_wrong_address_fit_in_the_window(tmp_path: Path):
     add_token(tmp_path / "tokens", "eve", Role.VIEWER)
-    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+    async with house(token_file=str(tmp_path / "tokens")) as home:
         for path in ("", "nonsense/address"):
             await home.tab.open(f"{home.url}/{path}")
             page = "document.documentElement"
@@ -806,7 +806,7 @@ async def test_the_badge_of_the_navigation_stays_inside(home):
 async def test_a_revoked_token_ends_the_session(tmp_path: Path):
     file = tmp_path / "tokens"
     token = add_token(file, "eve", Role.VIEWER)
-    async with house(tmp_path, token_file=str(file)) as home:
+    async with house(token_file=str(file)) as home:
         await home.tab.open(home.url)
         await home.tab.fill("#token", token)
         await home.tab.click("Log in")
@@ -931,8 +931,8 @@ async def test_clicks_in_a_row_send_one_command(home):
     assert len(await home.engine.list_runs()) == 4
 
 
-async def test_the_console_works_behind_a_proxy_that_removes_a_prefix(tmp_path: Path):
-    async with behind_proxy(REFUSALS["nginx"]) as (url, _), open_browser(tmp_path) as browser:
+async def test_the_console_works_behind_a_proxy_that_removes_a_prefix():
+    async with behind_proxy(REFUSALS["nginx"]) as (url, _), open_browser() as browser:
         tab = await browser.tab()
         for path in ("runs?job=add", "runs/nothing", "flows", ""):
             await tab.open(f"{url.replace('ws', 'http')}/green/room/{path}")
@@ -945,7 +945,7 @@ async def test_the_console_works_behind_a_proxy_that_removes_a_prefix(tmp_path: 
 
 async def test_the_page_converges_after_the_server_was_killed(tmp_path: Path):
     with server(tmp_path) as program:
-        async with open_browser(tmp_path) as browser:
+        async with open_browser() as browser:
             tab = await browser.tab()
             await program.listens()
             async with connect(program.url) as client:
@@ -987,7 +987,7 @@ async def test_the_events_show_where_some_are_missing(home):
 async def test_the_events_show_where_the_engine_began_anew(tmp_path: Path):
     active = "document.querySelector('.row.active')?.getAttribute('aria-rowindex')"
     with server(tmp_path) as program:
-        async with open_browser(tmp_path) as browser:
+        async with open_browser() as browser:
             tab = await browser.tab()
             await program.listens()
             await tab.open(f"{program.url.replace('ws', 'http')}/events")

@@ -17,8 +17,8 @@ pytestmark = needs_browser
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as home:
+async def home() -> AsyncIterator[House]:
+    async with house() as home:
         yield home
 
 
@@ -88,7 +88,7 @@ async def test_the_history_of_a_run_is_read_when_the_connection_is_back(home):
 async def test_a_text_that_is_much_too_long_for_a_token_is_refused(tmp_path: Path):
     tokens = tmp_path / "tokens"
     token = add_token(tokens, "ada", Role.ADMIN)
-    async with house(tmp_path, token_file=tokens) as home:
+    async with house(token_file=tokens) as home:
         await home.tab.open(home.url)
         await home.tab.fill("#token", "x" * 70_000)
         await home.tab.click("Log in")
@@ -101,7 +101,7 @@ async def test_a_text_that_is_much_too_long_for_a_token_is_refused(tmp_path: Pat
 async def test_a_person_whose_login_cannot_connect_can_use_another_token(tmp_path: Path):
     tokens = tmp_path / "tokens"
     token = add_token(tokens, "ada", Role.ADMIN)
-    async with house(tmp_path, token_file=tokens) as home, proxy(home.gateway.port) as between:
+    async with house(token_file=tokens) as home, proxy(home.gateway.port) as between:
         await home.tab.open(f"http://127.0.0.1:{between.port}/")
         await home.tab.until("document.querySelector('#token')")
         between.refuses = True

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from greenroom import Jobs, Run, connect, open_engine
 from greenroom.gateway import GatewayConfig, open_gateway
@@ -64,11 +65,11 @@ async def parent_of_many(run: Run, params: Any) -> None:
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
+async def home() -> AsyncIterator[House]:
     async with (
         open_engine(jobs, "memory:", max_concurrent=9, shutdown_timeout=0) as engine,
         open_gateway(engine, GatewayConfig(port=0)) as gateway,
-        open_browser(tmp_path) as browser,
+        open_browser() as browser,
     ):
         home = House(engine, gateway, browser, await browser.tab())
         yield home
@@ -92,6 +93,8 @@ async def test_the_end_of_a_long_history_is_read_first(home):
 async def test_the_time_line_of_a_long_history_begins_and_ends_with_the_run(home):
     ticket = await home.engine.submit("talk", handle="alice")
     await home.engine.inject("alice", 600)
+    while (await home.engine.snapshot()).seq < 600:
+        await trio.sleep(0.01)
     await home.tab.open(f"{home.url}/runs/{ticket.id}")
     await home.tab.until_text("line 599", ".log")
     bars = "[...document.querySelectorAll('.timeline .bar')].map((one) => one.className)"
@@ -356,7 +359,7 @@ async def test_the_address_of_a_handle_opens_its_active_run_and_follows_it(home)
 
 async def test_a_run_that_a_new_store_does_not_have_is_not_shown(tmp_path):
     with server(tmp_path) as program:
-        async with open_browser(tmp_path) as browser:
+        async with open_browser() as browser:
             tab = await browser.tab()
             await program.listens()
             async with connect(program.url) as client:

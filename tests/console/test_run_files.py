@@ -42,7 +42,7 @@ async def house(folder: Path, **config: Any) -> AsyncIterator[House]:
     async with (
         open_engine(jobs, "memory:", data_dir=folder / "data", shutdown_timeout=0) as engine,
         open_gateway(engine, GatewayConfig(port=0, **config)) as gateway,
-        open_browser(folder) as browser,
+        open_browser() as browser,
     ):
         home = House(engine, gateway, browser, await browser.tab())
         yield home

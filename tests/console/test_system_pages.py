@@ -33,8 +33,8 @@ URL = "https://hooks.example.org/"
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as home:
+async def home() -> AsyncIterator[House]:
+    async with house() as home:
         yield home
 
 
@@ -113,7 +113,7 @@ async def test_a_change_of_a_schedule_keeps_the_options_that_the_form_does_not_s
     assert (changed.every, changed.options) == (120, {"tags": {"team": "web"}, "run_timeout": 9})
 
 
-async def test_a_schedule_that_is_declared_elsewhere_is_only_paused_and_triggered(tmp_path: Path):
+async def test_a_schedule_that_is_declared_elsewhere_is_only_paused_and_triggered():
     jobs = make_jobs(trio.Event())
 
     @jobs.job("declared", schedule=Schedule(cron="0 3 * * *"))
@@ -123,7 +123,7 @@ async def test_a_schedule_that_is_declared_elsewhere_is_only_paused_and_triggere
     async with (
         open_engine(jobs, "memory:", shutdown_timeout=0) as engine,
         open_gateway(engine, GatewayConfig(port=0)) as gateway,
-        open_browser(tmp_path) as browser,
+        open_browser() as browser,
     ):
         tab = await browser.tab()
         [schedule] = await engine.schedules.list()
@@ -186,8 +186,8 @@ async def test_a_firing_is_shown_with_its_outcome(home):
 
 
 @needs_node
-async def test_an_executor_is_shown_with_what_it_executes_and_is_drained(tmp_path: Path):
-    async with serving() as (engine, gateway), open_browser(tmp_path) as browser:
+async def test_an_executor_is_shown_with_what_it_executes_and_is_drained():
+    async with serving() as (engine, gateway), open_browser() as browser:
         tab = await browser.tab()
         await tab.open(f"{gateway.url}/executors")
         await tab.until_text("No executor is attached.")
@@ -205,7 +205,7 @@ async def test_an_executor_is_shown_with_what_it_executes_and_is_drained(tmp_pat
 
 
 async def test_the_nodes_of_a_cluster_are_shown_and_the_leader_steps_down(tmp_path: Path):
-    async with cluster(tmp_path) as nodes, open_browser(tmp_path) as browser:
+    async with cluster(tmp_path) as nodes, open_browser() as browser:
         tab = await browser.tab()
         await tab.open(f"{nodes[1].gateway.url}/executors")
         await tab.until_text("n1\nleader", "[aria-labelledby=nodes-title]")
@@ -457,7 +457,7 @@ async def test_the_overview_shows_who_waits_and_behind_whom(home):
     await home.tab.until("!document.querySelector('[aria-labelledby=queues-title]')")
 
 
-async def test_a_long_wait_and_a_blocked_event_loop_are_problems(tmp_path: Path):
+async def test_a_long_wait_and_a_blocked_event_loop_are_problems():
     jobs = make_jobs(trio.Event())
 
     def compute() -> None:
@@ -471,7 +471,7 @@ async def test_a_long_wait_and_a_blocked_event_loop_are_problems(tmp_path: Path)
     async with (
         open_engine(jobs, "memory:", lanes={"images": 0}, shutdown_timeout=0) as engine,
         open_gateway(engine, GatewayConfig(port=0)) as gateway,
-        open_browser(tmp_path) as browser,
+        open_browser() as browser,
     ):
         tab = await browser.tab()
         await tab.open(gateway.url)
@@ -550,7 +550,7 @@ async def test_axe_finds_nothing_serious(scheme, home):
 @pytest.mark.parametrize(("role", "offered"), [(Role.VIEWER, 0), (Role.OPERATOR, 1), (Role.ADMIN, 2)])
 async def test_only_what_a_role_permits_is_offered(role, offered, tmp_path: Path):
     token = add_token(tmp_path / "tokens", "eve", role)
-    async with house(tmp_path, token_file=str(tmp_path / "tokens")) as home:
+    async with house(token_file=str(tmp_path / "tokens")) as home:
         await fill(home)
         await home.tab.open(home.url)
         await home.tab.fill("#token", token)

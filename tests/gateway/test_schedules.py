@@ -67,8 +67,12 @@ async def test_every_call_over_http() -> None:
         assert (await home.http("GET", "/api/schedules/my%2Fown")).json == put.json
         assert (await home.http("POST", "/api/schedules/my%2Fown/pause", body={})).json["paused"] is True
         assert (await home.http("POST", "/api/schedules/my%2Fown/resume", body={})).json["paused"] is False
-        fired = await home.http("POST", "/api/schedules/my%2Fown/trigger", body={})
+        path, body = "/api/schedules/my%2Fown/trigger", {"request_id": "1"}
+        fired = await home.http("POST", path, body=body)
         assert (fired.status, fired.json["joined"]) == (201, False)
+        again = await home.http("POST", path, body=body)
+        assert (again.status, again.json["run_id"]) == (200, fired.json["run_id"])
+        assert (await home.http("POST", path, body={})).json["run_id"] != fired.json["run_id"]
         assert (await home.engine.get_run(fired.json["run_id"])).params == {"a": 1}
         metrics = (await home.http("GET", "/metrics")).body.decode()
         assert 'greenroom_schedules{state="active"} 1.0' in metrics

@@ -282,6 +282,23 @@ async def test_a_trigger_that_is_refused_or_joins(autojump_clock, wall):
         await first.cancel()
 
 
+async def test_a_trigger_that_is_repeated_with_its_request_id_fires_once(autojump_clock, wall):
+    bodies = Bodies()
+    async with opened(wall, bodies.jobs) as engine:
+        await engine.schedules.put("tick", job="wait", every=1000, on_conflict="join")
+        first = await engine.schedules.trigger("tick", request_id="1")
+        again = await engine.schedules.trigger("tick", request_id="1")
+        other = await engine.schedules.trigger("tick", request_id="2")
+        await engine.schedules.trigger("tick", request_id="2")
+        assert {first.id, again.id, other.id} == {first.id}
+        assert (first.joined, again.joined) == (False, True)
+        events = [e for e in await engine._store.events(0, 100) if isinstance(e, ScheduleFired)]
+        assert [event.joined for event in events] == [False, True]
+        await first.cancel()
+        with pytest.raises(Invalid, match="reserved for schedules"):
+            await engine.schedules.trigger("tick", request_id="schedule:tick:1")
+
+
 @pytest.mark.parametrize(
     "times", [{"cron": "0 3 * * *", "timezone": "Asia/Tokyo"}, {"cron": "*/7 * * * *"}, {"every": 10}]
 )

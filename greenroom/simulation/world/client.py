@@ -270,9 +270,9 @@ class SchedulesClient:
     resume = _command(RunSchedules.resume)
     delete = _command(RunSchedules.delete)
 
-    async def trigger(self, name: str) -> SimulatedTicket[Any]:
+    async def trigger(self, name: str, *, request_id: str | None = None) -> SimulatedTicket[Any]:
         """See `Schedules.trigger`."""
-        return self._client.ticket(await self.command("trigger", name))
+        return self._client.ticket(await self.command("trigger", name, request_id=request_id))
 
     async def command(self, name: str, *arguments: Any, **options: Any) -> Any:
         """See `Client.command`."""
