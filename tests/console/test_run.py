@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from greenroom import Jobs, Run, connect, open_engine
 from greenroom.gateway import GatewayConfig, open_gateway
@@ -92,9 +91,11 @@ async def test_the_end_of_a_long_history_is_read_first(home):
 
 async def test_the_time_line_of_a_long_history_begins_and_ends_with_the_run(home):
     ticket = await home.engine.submit("talk", handle="alice")
+    logs = home.engine.events(filter={"types": ["run_log"]})
     await home.engine.inject("alice", 600)
-    while (await home.engine.snapshot()).seq < 600:
-        await trio.sleep(0.01)
+    async for log in logs:
+        if log.text == "line 599":
+            break
     await home.tab.open(f"{home.url}/runs/{ticket.id}")
     await home.tab.until_text("line 599", ".log")
     bars = "[...document.querySelectorAll('.timeline .bar')].map((one) => one.className)"
