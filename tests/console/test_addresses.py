@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from ..clients.browser import needs_browser
 from ..gateway.proxies import NAMES, proxied
-from .test_pages import House, house
+from .house import House, house
 
 pytestmark = needs_browser
 
 HANDLES = ("..", ".", "alice/photos", "a\\b", "~alice", "~2Fx", "100%", "a b?#&=+", "\u05e9/\u05d5")
-
-
-@pytest.fixture
-async def home() -> AsyncIterator[House]:
-    async with house() as home:
-        yield home
 
 
 async def opens(home: House, handle: str) -> None:

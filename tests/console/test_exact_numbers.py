@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-
-import pytest
 
 from ..clients.browser import needs_browser
-from .test_pages import House, house
 
 pytestmark = needs_browser
 
 LARGE = 2**53 + 1
-
-
-@pytest.fixture
-async def home() -> AsyncIterator[House]:
-    async with house() as home:
-        yield home
 
 
 async def test_an_edited_draft_keeps_the_numbers_that_nobody_touched(home):

@@ -10,13 +10,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-import trio
 
 from greenroom.gateway import Role, add_token
 
 from ..clients.browser import needs_browser
 from ..flow.definitions import TIMER, flow
-from .test_pages import AXE, HOSTILE, PRINTABLE, House, house, needs_axe
+from .house import HOSTILE, PRINTABLE, House, house, log_in
+from .judging import SIDEWAYS, needs_axe, serious, unnamed
 
 pytestmark = needs_browser
 
@@ -46,12 +46,6 @@ TRANSFORM = "document.querySelector('.frame g')?.getAttribute('transform')"
 RUNS = "document.querySelector('.views a[href$=\"/runs\"]').click()"
 
 
-@pytest.fixture
-async def home() -> AsyncIterator[House]:
-    async with house() as home:
-        yield home
-
-
 def tone(path: str) -> str:
     """The expression for the classes of a node's box."""
     return f"document.querySelector({json.dumps(f'[data-path={json.dumps(path)}]')})?.getAttribute('class')"
@@ -78,12 +72,6 @@ async def write(home: House, text: str) -> None:
             {CONTENT}.dispatchEvent(new ClipboardEvent("paste", options));
         }})()"""
     )
-
-
-async def log_in(home: House, token: str, path: str) -> None:
-    await home.tab.open(f"{home.url}/{path}")
-    await home.tab.fill("#token", token)
-    await home.tab.click("Log in")
 
 
 # The list, and one flow.
@@ -482,8 +470,7 @@ async def test_hostile_text_is_only_ever_text(home):
         assert await home.tab.run("document.title") != "owned"
         text = await home.tab.text("main")
         assert not any(letter in text for letter in "\u202e\u202c\u0007\u001b")
-        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert await home.tab.run(wide) == 0
+        assert await home.tab.run(SIDEWAYS) == 0
 
 
 VIEWS = ("flows", "flows?edit=1", "flows/ship", "flows/ship?against=1", "flows/ship?edit=1", "runs/{id}")
@@ -512,24 +499,14 @@ async def test_a_phone_shows_every_view_without_scrolling_sideways(home):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_nothing_serious(scheme, home):
     await home.tab.resize(1280, 800, scheme)
-    axe = await trio.Path(AXE).read_text(encoding="utf-8")
     async for view in visit(home):
         await home.tab.run(
             "document.querySelectorAll('.flow-graph details').forEach((one) => one.open = true)"
         )
-        await home.tab.call("Runtime.evaluate", expression=axe)
-        found = await home.tab.run(
-            """axe.run().then(({ violations }) => violations
-                .filter(({ impact }) => ["serious", "critical"].includes(impact))
-                .flatMap(({ id, nodes }) => nodes.map((node) => [id, node.html, node.failureSummary])))"""
-        )
-        assert found == [], view
+        assert await serious(home.tab) == [], view
 
 
 async def test_every_control_has_a_name_and_every_view_a_heading(home):
     async for view in visit(home):
-        tree = (await home.tab.call("Accessibility.getFullAXTree"))["nodes"]
-        controls = ("button", "link", "textbox", "searchbox", "combobox")
-        found = [(one["role"]["value"], one.get("name", {}).get("value")) for one in tree if "role" in one]
-        assert [role for role, name in found if role in controls and not name] == [], view
+        assert await unnamed(home.tab) == [], view
         assert await home.tab.run("document.querySelectorAll('h1').length") == 1

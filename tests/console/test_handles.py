@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import trio
 
 from greenroom.gateway import Role, add_token
 
 from ..clients.browser import needs_browser
-from .test_pages import AXE, HOSTILE, PRINTABLE, House, house, needs_axe, pass_runs
+from .house import HOSTILE, PRINTABLE, House, house, log_in, pass_runs
+from .judging import SIDEWAYS, needs_axe, serious
 
 pytestmark = needs_browser
 
 START = "document.querySelector('.draft button.primary')"
 
 RUNS = "document.querySelector('.views a[href$=\"/runs\"]').click()"
-
-
-@pytest.fixture
-async def home() -> AsyncIterator[House]:
-    async with house() as home:
-        yield home
 
 
 async def choose(home: House, option: str) -> None:
@@ -232,17 +225,14 @@ async def test_every_name_has_an_address(name, home):
         await home.tab.until("document.querySelector('#draft')")
         await home.tab.until_text("draft" if "draft" in view else "Running", ".title")
         assert await home.tab.run("document.querySelectorAll('main img, main script').length") == 0
-        width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert await home.tab.run(width) == 0
+        assert await home.tab.run(SIDEWAYS) == 0
 
 
 async def test_a_viewer_can_only_read(tmp_path: Path):
     token = add_token(tmp_path / "tokens", "eve", Role.VIEWER)
     async with house(token_file=str(tmp_path / "tokens")) as home:
         await home.engine.submit("ask", handle="alice")
-        await home.tab.open(f"{home.url}/handles/alice")
-        await home.tab.fill("#token", token)
-        await home.tab.click("Log in")
+        await log_in(home, token, "handles/alice")
         await home.tab.until_text("Publish?")
         assert await home.tab.run("document.querySelector('#draft').readOnly")
         assert await home.tab.run("document.querySelectorAll('main button:not(.copy)').length") == 0
@@ -267,14 +257,7 @@ async def test_axe_finds_nothing_serious(scheme, home):
     await home.engine.submit("wait", handle="alice", on_conflict="queue")
     await home.engine.submit("fail", handle="bob", params="no")
     await home.tab.resize(1280, 800, scheme)
-    axe = await trio.Path(AXE).read_text(encoding="utf-8")
     for view in ("handles", "handles/alice", "handles/bob", "handles/new", "interrupts"):
         await home.tab.open(f"{home.url}/{view}")
         await home.tab.until_text("live")
-        await home.tab.call("Runtime.evaluate", expression=axe)
-        found = await home.tab.run(
-            """axe.run().then(({ violations }) => violations
-                .filter(({ impact }) => ["serious", "critical"].includes(impact))
-                .flatMap(({ id, nodes }) => nodes.map((node) => [id, node.html, node.failureSummary])))"""
-        )
-        assert found == [], view
+        assert await serious(home.tab) == [], view

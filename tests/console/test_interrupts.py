@@ -9,12 +9,10 @@ import pytest
 import trio
 
 from greenroom import Jobs, Run, open_engine
-from greenroom.gateway import GatewayConfig, open_gateway
 
 from ..clients.browser import needs_browser
 from ..flow.definitions import flow
-from .chromium import open_browser
-from .test_pages import House
+from .house import House, visited
 
 pytestmark = needs_browser
 
@@ -37,12 +35,9 @@ async def ask_thrice(run: Run, params: Any) -> None:
 async def home() -> AsyncIterator[House]:
     async with (
         open_engine(jobs, "memory:", max_concurrent=100, shutdown_timeout=0) as engine,
-        open_gateway(engine, GatewayConfig(port=0)) as gateway,
-        open_browser() as browser,
+        visited(engine) as home,
     ):
-        home = House(engine, gateway, browser, await browser.tab())
         yield home
-        assert home.tab.problems == []
 
 
 async def test_interrupts_are_newest_first_and_counted_in_the_navigation(home):

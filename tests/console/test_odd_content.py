@@ -8,18 +8,15 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-import trio
 
 from greenroom import Jobs, Run, open_engine
-from greenroom.gateway import GatewayConfig, open_gateway
 
 from ..clients.browser import needs_browser
-from .chromium import open_browser
-from .test_pages import AXE, HOSTILE, PRINTABLE, House, needs_axe
+from .house import HOSTILE, PRINTABLE, House, visited
+from .judging import SIDEWAYS, needs_axe, violations
 
 pytestmark = needs_browser
 
-SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 CHOICES = ["", " ", "\u202e", "constructor", "w" * 400, *map(str, range(20))]
 LONG = "w" * 90
 FLOW = "<img src=x onerror=alert(1)>" + "w" * 80
@@ -45,12 +42,9 @@ async def fail(run: Run, params: Any) -> Any:
 async def home() -> AsyncIterator[House]:
     async with (
         open_engine(jobs, "memory:", max_concurrent=10, shutdown_timeout=0) as engine,
-        open_gateway(engine, GatewayConfig(port=0)) as gateway,
-        open_browser() as browser,
+        visited(engine) as home,
     ):
-        home = House(engine, gateway, browser, await browser.tab())
         yield home
-        assert home.tab.problems == []
 
 
 async def fill(home: House) -> list[str]:
@@ -85,7 +79,6 @@ async def fill(home: House) -> list[str]:
 @needs_axe
 async def test_odd_content_is_reachable_and_fits_in_every_view(home):
     addresses = await fill(home)
-    axe = await trio.Path(AXE).read_text(encoding="utf-8")
     found: list[Any] = []
     for address in addresses:
         await home.tab.resize(1280, 800)
@@ -97,19 +90,12 @@ async def test_odd_content_is_reachable_and_fits_in_every_view(home):
                 setTimeout(() => requestAnimationFrame(resolve), 300);
             })"""
         )
-        await home.tab.call("Runtime.evaluate", expression=axe)
         for width, height in ((1280, 800), (360, 740)):
             await home.tab.resize(width, height)
             await home.tab.run("new Promise((resolve) => setTimeout(resolve, 100))")
             if (sideways := await home.tab.run(SIDEWAYS)) > 0:
                 found.append((address, width, "sideways", sideways))
-            found += [
-                (address, width, *one)
-                for one in await home.tab.run(
-                    """axe.run().then(({ violations }) =>
-                        violations.flatMap(({ id, nodes }) => nodes.map((node) => [id, node.html])))"""
-                )
-            ]
+            found += [(address, width, one) for one in await violations(home.tab)]
     assert found == []
 
 

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
-
-import pytest
 
 from greenroom.gateway import Role, add_token
 
 from ..clients.browser import needs_browser
 from ..clients.proxy import proxy
-from .test_pages import House, house
+from .house import House, house
 
 pytestmark = needs_browser
-
-
-@pytest.fixture
-async def home() -> AsyncIterator[House]:
-    async with house() as home:
-        yield home
 
 
 def ignore_lost_connections(home: House) -> None:

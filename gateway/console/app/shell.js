@@ -9,7 +9,7 @@ import { Text } from "./parts/text.js";
 import { address, go, to } from "./state/address.js";
 import { moment, now } from "./state/clock.js";
 import { focusHeading } from "./state/focus.js";
-import { addShortcuts, shortcuts } from "./state/keys.js";
+import { shortcuts, useShortcuts } from "./state/keys.js";
 import { caller, limits, limitsInWords, live, logOut, lost, may, phase, role, trouble } from "./state/session.js";
 import { changeTheme, theme } from "./state/theme.js";
 import { useTitle } from "./state/title.js";
@@ -39,7 +39,7 @@ function Page() {
   const { view: name, names, query } = address.value;
   const view = VIEWS.find((one) => one.view === name);
   const component = [view?.component, view?.one][names.length]; // an address has at most two parts
-  useEffect(() => addShortcuts([{ key: "?", what: "Show the keyboard shortcuts", run: help }]), []);
+  useShortcuts(() => [{ key: "?", what: "Show the keyboard shortcuts", run: help }], []);
   useEffect(() => {
     document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // on a phone
   }, [view]);
@@ -119,7 +119,7 @@ function Search() {
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   const { view, names, query } = address.value;
   const inList = view === "runs" && names.length === 0;
-  useEffect(() => addShortcuts([{ key: "/", what: "Search", run: () => field.current?.select() }]), []);
+  useShortcuts(() => [{ key: "/", what: "Search", run: () => field.current?.select() }], []);
   /** @param {any} event */
   const search = (event) => {
     event.preventDefault();

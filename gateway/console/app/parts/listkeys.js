@@ -10,7 +10,7 @@ import { focusList } from "../state/focus.js";
  */
 
 /**
- * `j`, `k` and `Enter` for a list, to be given to `addShortcuts`. `what` names one of its rows.
+ * `j`, `k` and `Enter` for a list, to be given to `useShortcuts`. `what` names one of its rows.
  * @param {string} what
  * @param {Listed} list
  * @param {import("../../vendor/ui.js").Signal<string>} active the key of the active row

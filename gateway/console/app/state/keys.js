@@ -1,16 +1,23 @@
 /** Keyboard shortcuts. Keys in a text field are text; `Escape` leaves it. */
 
-import { signal } from "../../vendor/ui.js";
+import { signal, useLayoutEffect } from "../../vendor/ui.js";
 
 /** @typedef {{ key: string, what: string, run: () => void }} Shortcut */
 
 /** @type {import("../../vendor/ui.js").Signal<Shortcut[]>} */
 export const shortcuts = signal([]);
 
-/** Add shortcuts for as long as a view is open. Returns a function that removes them. @param {Shortcut[]} added */
-export function addShortcuts(added) {
-  shortcuts.value = [...shortcuts.peek(), ...added];
-  return () => void (shortcuts.value = shortcuts.peek().filter((one) => !added.includes(one)));
+/**
+ * Shortcuts for as long as the component is in the page. They work as soon as it is seen, so no early key is lost.
+ * @param {() => Shortcut[]} make
+ * @param {readonly unknown[]} inputs they are made again when one of these changes
+ */
+export function useShortcuts(make, inputs) {
+  useLayoutEffect(() => {
+    const added = make();
+    shortcuts.value = [...shortcuts.peek(), ...added];
+    return () => void (shortcuts.value = shortcuts.peek().filter((one) => !added.includes(one)));
+  }, inputs);
 }
 
 /** @param {EventTarget | null} target */

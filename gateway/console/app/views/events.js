@@ -12,7 +12,7 @@ import { InvisibleLetters, Text, visible } from "../parts/text.js";
 import { VirtualList } from "../parts/virtual.js";
 import { go, to } from "../state/address.js";
 import { focusList } from "../state/focus.js";
-import { addShortcuts } from "../state/keys.js";
+import { useShortcuts } from "../state/keys.js";
 import { isPhone } from "../state/phone.js";
 import { isDrag } from "../state/pointer.js";
 import { client, live } from "../state/session.js";
@@ -61,7 +61,7 @@ export function Events({ query }) {
     missed.value = 0;
     frozen.value = frozen.peek() === null ? tail.copy() : null;
   };
-  useEffect(() => addShortcuts(keys(() => frozen.peek() ?? tail, active, pause)), [tail]);
+  useShortcuts(() => keys(() => frozen.peek() ?? tail, active, pause), [tail]);
   live.frame.value; // renders again
   const shown = frozen.value ?? tail;
   const { item: chosen = null } = shown.at(shown.rowOf(active.value)) ?? {}; // undefined in row -1

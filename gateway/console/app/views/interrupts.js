@@ -1,8 +1,8 @@
 /** The inbox: all open interrupts, newest first. Keys act on the one that has the focus. */
 
-import { html, useEffect, useSignal } from "../../vendor/ui.js";
+import { html, useSignal } from "../../vendor/ui.js";
 import { Nothing } from "../parts/basic.js";
-import { addShortcuts } from "../state/keys.js";
+import { useShortcuts } from "../state/keys.js";
 import { live } from "../state/session.js";
 import { useHeld } from "./run/held.js";
 import { Interrupts, newestFirst } from "./run/interrupts.js";
@@ -11,7 +11,7 @@ const PAGE = 50;
 
 export function Inbox() {
   const shown = useSignal(PAGE);
-  useEffect(() => addShortcuts(keys()), []);
+  useShortcuts(keys, []);
   const all = newestFirst(live.interrupts.value);
   const { list, closed, added, release, handlers } = useHeld(all);
   return html`<section aria-labelledby="inbox-title">

@@ -1,13 +1,13 @@
 /** The list of handles: live, of any length, with its search in the address. */
 
-import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
+import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { HandleLink, Nothing, RunLink } from "../../parts/basic.js";
 import { FilterForm } from "../../parts/filterform.js";
 import { listKeys } from "../../parts/listkeys.js";
 import { Text } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
-import { addShortcuts } from "../../state/keys.js";
+import { useShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
 import { isDrag } from "../../state/pointer.js";
 import { limits, live } from "../../state/session.js";
@@ -24,7 +24,7 @@ export function Handles({ query }) {
   const active = useSignal("");
   const text = query.get("text") ?? "";
   const statuses = query.getAll("status");
-  useEffect(() => addShortcuts(listKeys("handle", names, active, (name) => go(to("handles", [name])))), [names]);
+  useShortcuts(() => listKeys("handle", names, active, (name) => go(to("handles", [name]))), [names]);
   live.frame.value; // renders again after each change
   names.update(matching(live.handleNames(), text, statuses, (name) => live.handle(name)));
 

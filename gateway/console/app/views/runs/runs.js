@@ -6,7 +6,7 @@ import { listKeys } from "../../parts/listkeys.js";
 import { Text, visible } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
-import { addShortcuts } from "../../state/keys.js";
+import { useShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
 import { isDrag } from "../../state/pointer.js";
 import { client, limits, live } from "../../state/session.js";
@@ -47,7 +47,7 @@ export function Runs({ query }) {
       changes.value += 1;
     });
   }, [rows]);
-  useEffect(() => addShortcuts(keys(rows, active, selected)), [rows]);
+  useShortcuts(() => keys(rows, active, selected), [rows]);
 
   const record = (/** @type {string} */ id) => rows.record(id, live.runs);
   const columns = COLUMNS.filter(({ name }) => chosen.value.has(name));
