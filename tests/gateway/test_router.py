@@ -156,6 +156,15 @@ async def test_the_request_id_of_a_client_is_kept_and_joined_is_reported(
     assert following.forwarded == [command]
 
 
+async def test_a_trigger_can_have_joined_a_run(autojump_clock: trio.testing.MockClock):
+    router = new_router()
+    following = FakeFollowing({"run_id": "01", "joined": True})
+    follow(router, following)
+    fields = await execute(router, wire.TriggerSchedule(id=1, name="nightly"))
+    assert fields == {"run_id": "01", "joined": True}
+    assert following.forwarded[0].request_id is not None
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -163,6 +172,7 @@ async def test_the_request_id_of_a_client_is_kept_and_joined_is_reported(
         wire.Retry(id=1, run_id="r"),
         wire.RerunMany(id=1, job="works"),
         wire.RetryMany(id=1, job="works"),
+        wire.TriggerSchedule(id=1, name="nightly"),
     ],
     ids=lambda command: type(command).__name__,
 )
