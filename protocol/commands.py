@@ -233,6 +233,10 @@ class Unsubscribe(CommandBase, frozen=True, kw_only=True, tag="unsubscribe"):
     """End the subscription."""
 
 
+class Ping(CommandBase, frozen=True, kw_only=True, tag="ping"):
+    """Answered at once by the node itself, for pages, which cannot send the pings of WebSocket."""
+
+
 # Handles, lanes and the engine.
 
 
@@ -388,6 +392,7 @@ Command = (
     | GetSnapshot
     | Subscribe
     | Unsubscribe
+    | Ping
     | SetParams
     | SetConcurrency
     | PauseLane

@@ -296,6 +296,7 @@ TABLE: tuple[Entry, ...] = (
     ),
     Entry(wire.Subscribe, _VIEWER),
     Entry(wire.Unsubscribe, _VIEWER),
+    Entry(wire.Ping, _VIEWER),
     Entry(
         wire.SetParams, _OPERATOR, _set_params, Http("PUT", "/api/handles/{handle}/params"), repeatable=True
     ),

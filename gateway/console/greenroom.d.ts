@@ -116,6 +116,8 @@ export interface Reconnecting {
   readonly attempt: number;
   /** When the next attempt begins, in milliseconds, as `Date.now()`. */
   readonly retryAt: number;
+  /** When the gateway last sent something, in milliseconds: the state of the client is from then. */
+  readonly heardAt: number;
 }
 
 /** Final: there will be no further connection. */

@@ -863,7 +863,7 @@ const MOST_ADDRESSES = 100;
 const SHORTEST_PAUSE = 100;
 const LONGEST_PAUSE = 5_000;
 const STABLE = 5_000;
-const QUIET = 30_000;
+const QUIET = 10_000;
 
 let begin; // set by Client, so that only `connect` can call it
 
@@ -1082,6 +1082,7 @@ export class Client {
   #failures = 0;
   #began = 0;
   #connectedAt = null;
+  #heardAt = 0; // when the gateway last sent something
   #pause = null;
 
   #received = 0; // the gateway has sent everything up to this `seq`
@@ -1137,7 +1138,8 @@ export class Client {
    * - `connecting`: an attempt to connect for the first time. Only a listener that was passed to `connect` receives it.
    * - `connected`: the gateway accepted the connection. Missed events follow.
    * - `reconnecting`: the connection was lost, or an attempt to reconnect failed. `reason` is the cause. The attempt
-   *   with the number `attempt`, which is 1 after each loss, begins at `retryAt` (milliseconds, as `Date.now()`).
+   *   with the number `attempt`, which is 1 after each loss, begins at `retryAt`. `heardAt` is when the gateway last sent
+   *   something: the client's state is from then, though the loss may be noticed later. Both as `Date.now()`.
    * - `closed`: final. `error` is null after `close()`; otherwise it is what `connect` and all commands reject with.
    */
   onConnection(listener) {
@@ -1605,12 +1607,13 @@ export class Client {
     let quiet = 0;
     const watch = setInterval(() => {
       quiet += 1;
-      if (quiet === 2) socket.send(JSON.stringify({ type: "get_run", run_id: "-", id: 0 }));
+      if (quiet === 2) socket.send(JSON.stringify({ type: "ping", id: 0 }));
       if (quiet === 3) lose(`no data for ${(3 * QUIET) / 1000} seconds`);
     }, QUIET);
     socket.onmessage = ({ data }) => {
       quiet = 0;
       if (this.#socket !== socket || this.#failure) return;
+      this.#heardAt = Date.now();
       try {
         this.#take(this.#parse(data));
       } catch (error) {
@@ -1682,7 +1685,8 @@ export class Client {
       return;
     }
     const attempt = (this.#connection.attempt ?? 0) + 1;
-    this.#report({ status: "reconnecting", url: this.#url, reason: why, attempt, retryAt: Date.now() + pause });
+    const retryAt = Date.now() + pause;
+    this.#report({ status: "reconnecting", url: this.#url, reason: why, attempt, retryAt, heardAt: this.#heardAt });
   }
 
   /** Use the next address for the next attempt. Returns whether the round is complete. */

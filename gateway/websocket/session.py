@@ -20,7 +20,7 @@ from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_st
 from ...actors.channel import Reply
 from ...protocol.codec import Codec
 from ...protocol.commandbase import CommandBase, Id
-from ...protocol.commands import Auth, Subscribe, Unsubscribe
+from ...protocol.commands import Auth, Ping, Subscribe, Unsubscribe
 from ...protocol.decoding import decode_command
 from ...protocol.errors import (
     Forbidden,
@@ -245,6 +245,8 @@ class Session:
             self._subscribe(command, cost)
         elif isinstance(command, Unsubscribe):
             self._unsubscribe(command, cost)
+        elif isinstance(command, Ping):
+            self.writer.channel.send_nowait(self._reply(command.id, {}, cost))
         else:
             await self._execute(command, entry, cost)
 

@@ -38,7 +38,7 @@ WORLD = """
         send(text) {
             const command = JSON.parse(text);
             if (command.id !== 0) commands.push([now(), this.node, command]);
-            if (command.id === 0 || this.deaf) return;
+            if (this.deaf) return;
             const data = JSON.stringify({ id: command.id, seq: 0, ...reply(command) });
             queueMicrotask(() => this.onmessage({ data }));
         }

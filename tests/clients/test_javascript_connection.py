@@ -217,3 +217,24 @@ async def test_commands_wait_for_a_connection_no_longer_than_the_patience():
     for found in await play(program):
         assert 18 <= found["at"] <= 18.05
         assert "no connection to ws://a:8440 for 8 seconds" in found["message"]
+
+
+async def test_a_silent_connection_is_lost_and_the_report_says_since_when_nothing_was_heard():
+    program = """
+        nodes.a = serve;
+        const seen = [];
+        const report = (state) => seen.push([now(), state.status, (state.heardAt ?? 0) / 1000]);
+        const client = await connecting("a", { onConnection: report });
+        await pass(100);
+        const before = seen.length;
+        for (const socket of open) socket.deaf = true;
+        const began = now();
+        await pass(31);
+        answer({ began, before: seen.slice(0, before).map(([, status]) => status), lost: seen[before] });
+    """
+    found = await play(program)
+    assert found["before"] == ["connecting", "connected"], "a gateway that replies is not lost"
+    at, status, heard_at = found["lost"]
+    assert status == "reconnecting"
+    assert 10 <= at - found["began"] <= 30
+    assert found["began"] - 20 <= heard_at <= found["began"]

@@ -163,6 +163,7 @@ MAY = {
         "wait",
         "subscribe",
         "unsubscribe",
+        "ping",
         "check_flow",
         "list_flows",
         "list_flow_versions",

@@ -119,6 +119,12 @@ async def test_without_a_subscription_there_are_only_replies():
         assert {message["type"] for message in talk.received[received:]} == {"ok"}
 
 
+async def test_a_ping_is_answered_at_once():
+    async with house() as home, home.socket() as talk:
+        await talk.call("set_max_concurrent", n=7)
+        assert (await talk.call("ping"))["seq"] == (await home.engine.snapshot()).seq
+
+
 async def test_a_filter_lets_through_what_fits_and_leaves_no_gap():
     async with house() as home, home.socket() as talk:
         start = (await talk.call("subscribe", filter={"handles": ["h1", "h2"]}))["seq"]

@@ -32,7 +32,7 @@ from greenroom.protocol.records import EngineState, Snapshot
 from .strategies import values_of
 
 COMMANDS = """submit submit_many rerun retry cancel cancel_many rerun_many retry_many
-    inject answer wait get_run list_runs list_files history snapshot subscribe unsubscribe
+    inject answer wait get_run list_runs list_files history snapshot subscribe unsubscribe ping
     set_params set_concurrency pause_lane resume_lane set_lane
     set_priority set_max_concurrent clear_lane clear_handle release_handle reset_lanes drain
     resume list_executors drain_executor get_cluster step_down signal create_flow publish_flow

@@ -35,12 +35,11 @@ export async function synchronize(url) {
   tick();
 }
 
-/** Let `now` stand still, or follow the clock again. @param {boolean} still */
-export function freeze(still) {
-  if (still === frozen) return;
-  if (still) tick();
-  frozen = still;
+/** Let `now` stand still at a time of the browser's clock in milliseconds, or follow the clock again. @param {number | null} at */
+export function freeze(at) {
+  frozen = at !== null;
   tick();
+  if (at !== null) now.value = (at + ahead) / 1000;
 }
 
 const time = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });

@@ -125,7 +125,7 @@ function refuse(error, says) {
 
 /** @param {import("../../greenroom.js").Connection} state */
 function report(state) {
-  freeze(state.status === "reconnecting");
+  freeze(state.status === "reconnecting" ? state.heardAt : null);
   connection.value = state;
   if (state.status === "connected") synchronize(HOME);
   if (current === null) return;
