@@ -131,4 +131,4 @@ async def pass_runs(home: House, count: int) -> None:
 
 def without_failed_connections(problems: list[str]) -> list[str]:
     """The problems of a tab whose connection a test has cut."""
-    return [one for one in problems if "WebSocket connection" not in one]
+    return [one for one in problems if "WebSocket connection" not in one and "net::ERR_" not in one]
