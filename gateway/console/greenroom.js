@@ -818,16 +818,24 @@ function predicate(filter) {
     );
 }
 
+/** Half of a surrogate pair, as JSON.stringify writes it: its backslash is not itself escaped. */
+const HALF = /(?<!\\)(?:\\\\)*\\ud[89a-f][0-9a-f]{2}/;
+
 /** A command as JSON. JSON.stringify alone would replace NaN by null, which removes a limit or means a default. */
 function encoded(command) {
+  let text;
   try {
-    return written(command, 0, (key, value) => {
+    text = written(command, 0, (key, value) => {
       if (typeof value !== "bigint" && (typeof value !== "number" || Number.isFinite(value))) return value;
       throw new TypeError(`${key}: ${value} is not a JSON value; use another number, null or a string`);
     });
   } catch (error) {
     throw new GreenroomError("invalid", `${command.type}: ${error.message}`);
   }
+  const [half] = (text.includes("\\ud") && text.match(HALF)) || [];
+  if (half === undefined) return text;
+  const rule = `${half.slice(-6)} is half of a surrogate pair, which is no character; remove it`;
+  throw new GreenroomError("invalid", `${command.type}: ${rule}`);
 }
 
 function checkListener(method, listener) {

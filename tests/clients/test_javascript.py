@@ -274,6 +274,9 @@ async def test_a_refused_command_has_a_code_and_details():
             () => client.inject("nobody", 1),
             () => client.submit("wait", { handle: "y", params: { text: "x".repeat(3_000_000) } }),
             () => client.events({ filter: { colours: [] } }),
+            () => client.inject("busy", "half \\ud83d"),
+            () => client.inject("busy", { "\\udc00": 1 }),
+            () => client.getRun("no half: \\u{1f600} \\\\ud83d"),
         ];
         const found = [];
         for (const refused of refusals) {
@@ -298,6 +301,9 @@ async def test_a_refused_command_has_a_code_and_details():
             [True, "no_active_run", []],
             [True, "too_large", ["size", "limit"]],
             [True, "invalid", ["field", "known"]],
+            [True, "invalid", []],
+            [True, "invalid", []],
+            [True, "not_found", ["value"]],
             ["unavailable", "the client is closed"],
         ]
 

@@ -31,6 +31,16 @@ async def test_the_list_follows_runs_and_its_filter_is_in_the_address(home):
     assert await home.path() == "/runs?status=failed&status=running&job=wait"
 
 
+async def test_a_search_keeps_every_filter_of_the_list(home):
+    await home.tab.open(f"{home.url}/runs?status=failed&status=cancelled&tag=a%3D1&tag=b%3D2")
+    await home.tab.until_text("No run matches")
+    await home.tab.fill("[name=text]", "alice")
+    await home.tab.run("document.querySelector('.search').requestSubmit()")
+    await home.tab.until("location.search.includes('alice')")
+    found = await home.tab.run("[...new URLSearchParams(location.search)].map(String)")
+    assert found == ["status,failed", "status,cancelled", "tag,a=1", "tag,b=2", "text,alice"]
+
+
 @pytest.mark.parametrize("query", ["status=bogus", "staus=running"])
 async def test_an_unknown_filter_lists_no_run(query, home):
     await home.engine.submit("wait", handle="alice")

@@ -114,6 +114,9 @@ function Header() {
   </header>`;
 }
 
+/** All values of each name. @param {URLSearchParams} query */
+const repeated = (query) => Object.fromEntries([...query.keys()].map((name) => [name, query.getAll(name)]));
+
 /** Search among runs. The id of a run opens it. */
 function Search() {
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
@@ -126,7 +129,7 @@ function Search() {
     const text = /** @type {HTMLInputElement} */ (field.current).value.trim();
     field.current?.blur();
     if (RUN_ID.test(text) || live.runs.has(text)) go(to("runs", [text]));
-    else go(to("runs", [], { ...(inList ? Object.fromEntries(query) : {}), text }));
+    else go(to("runs", [], { ...(inList ? repeated(query) : {}), text }));
   };
   return html`<form class="search" role="search" onSubmit=${search}>
     <input

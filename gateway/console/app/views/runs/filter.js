@@ -68,10 +68,13 @@ function pair(text) {
   return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
 }
 
+/** The largest time of a `Date` in milliseconds, without a day for the time zone. */
+const LATEST = 8.64e15 - 86_400_000;
+
 /** A time in Unix seconds or as ISO 8601; one without a zone is local. Null if it is no time. @param {string} text */
 export function seconds(text) {
   const at = /^-?\d+(\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text);
-  return Number.isNaN(at) ? null : at / 1000;
+  return Math.abs(at) <= LATEST ? at / 1000 : null;
 }
 
 /** A time for an address: the same for readers in all time zones. @param {number} at Unix seconds */

@@ -2,6 +2,7 @@
 
 import { parseExact, writeExact } from "../../../greenroom.js";
 import { html, useSignal } from "../../../vendor/ui.js";
+import { Choice } from "../../parts/choice.js";
 import { Field } from "../../parts/field.js";
 import { InvisibleLetters, Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
@@ -9,6 +10,7 @@ import { client, live } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { Preview } from "./preview.js";
 
+const MISSED = { latest: "only the latest fires", skip: "none fires", all: "all fire" };
 const ZONES = Intl.supportedValuesOf("timeZone");
 
 /** @typedef {import("../../../greenroom.js").ScheduleRecord} ScheduleRecord */
@@ -70,13 +72,7 @@ export function Form({ schedule }) {
       : html`<${Field} name="every" label="Interval in seconds" type="number" value=${schedule?.every ?? 3600} required />`}
     ${times.value && html`<${Preview} times=${times.value} />`}
     <${Field} name="jitter" label="Late by up to, in seconds" type="number" value=${schedule?.jitter ?? 0} />
-    <label><span>Due times that were missed</span>
-      <select name="missed" value=${schedule?.missed ?? "latest"}>
-        <option value="latest">only the latest fires</option>
-        <option value="skip">none fires</option>
-        <option value="all">all fire</option>
-      </select>
-    </label>
+    <${Choice} name="missed" label="Due times that were missed" value=${schedule?.missed ?? "latest"} options=${MISSED} />
     <${Field} name="missed_limit" label="At most, if all fire" type="number" value=${schedule?.missed_limit ?? 100} />
     <label class="wide"><span>Parameters, as JSON; empty: the draft of the handle</span>
       <textarea name="params" rows="4" spellcheck=${false} defaultValue=${written(schedule?.params)}></textarea>

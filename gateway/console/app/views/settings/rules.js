@@ -1,6 +1,7 @@
 /** The lanes with their limits and rules; whoever may, changes them. */
 
 import { html, useSignal } from "../../../vendor/ui.js";
+import { Choice } from "../../parts/choice.js";
 import { confirmed } from "../../parts/dialog.js";
 import { Field } from "../../parts/field.js";
 import { Limit } from "../../parts/limit.js";
@@ -9,6 +10,7 @@ import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 
 const PAGE = 100;
+const RATE_PER = { lane: "the lane", key: "each key" };
 
 /** @typedef {import("../../../greenroom.js").LaneCounts} LaneCounts */
 /** @typedef {import("../../../greenroom.js").LaneRules} LaneRules */
@@ -104,9 +106,7 @@ function Change({ name, limit, rules }) {
       <${Field} name="limit_per_key" label="Limit per key" type="number" value=${rules.limit_per_key} />
       <${Field} name="rate" label="Rate of starts" value=${rules.rate} placeholder="100/min" />
       <${Field} name="burst" label="Burst" type="number" value=${rules.burst} />
-      <label><span>Rate for</span>
-        <select name="rate_per" value=${rules.rate_per ?? "lane"}><option value="lane">the lane</option><option value="key">each key</option></select>
-      </label>
+      <${Choice} name="rate_per" label="Rate for" value=${rules.rate_per ?? "lane"} options=${RATE_PER} />
       <${Field} name="priority" label="Priority of its runs" type="number" value=${rules.priority} placeholder="0" />
       ${problem.value && html`<p class="error-text wide" role="alert"><${Text} value=${problem.value} /></p>`}
       <div class="wide"><button class="primary">Save the rules</button></div>
