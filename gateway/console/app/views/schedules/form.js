@@ -6,8 +6,8 @@ import { Choice } from "../../parts/choice.js";
 import { Field } from "../../parts/field.js";
 import { InvisibleLetters, Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
-import { client, live } from "../../state/session.js";
-import { attempt } from "../../state/toasts.js";
+import { client, limits, live } from "../../state/session.js";
+import { attempt, report } from "../../state/toasts.js";
 import { Preview } from "./preview.js";
 
 const MISSED = { latest: "only the latest fires", skip: "none fires", all: "all fire" };
@@ -37,7 +37,7 @@ export function Form({ schedule }) {
       return;
     }
     const name = schedule?.name ?? text("name");
-    if (!schedule && live.schedules.peek().some(([known]) => known === name)) {
+    if (!schedule && (await exists(name))) {
       problem.value = `schedule ${name} exists already: open it to change it`;
       return;
     }
@@ -82,6 +82,13 @@ export function Form({ schedule }) {
     ${problem.value && html`<p class="error-text wide" role="alert"><${Text} value=${problem.value} /></p>`}
     <div class="wide"><button class="primary">${schedule ? "Save" : "Create"}</button></div>
   </form>`;
+}
+
+/** Whether there is a schedule of this name. A token with limits receives no events of schedules. @param {string} name */
+async function exists(name) {
+  if (limits.peek() === null) return live.schedules.peek().some(([known]) => known === name);
+  const found = await report(() => client().schedules.list());
+  return (found ?? []).some((known) => known.name === name);
 }
 
 /**

@@ -6,7 +6,7 @@ import { confirmed } from "../../parts/dialog.js";
 import { Field } from "../../parts/field.js";
 import { Limit } from "../../parts/limit.js";
 import { Text, visible } from "../../parts/text.js";
-import { client, live, may } from "../../state/session.js";
+import { client, live, may, seesWholeLanes } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 
 const PAGE = 100;
@@ -66,6 +66,7 @@ function Lane({ name, lane: { limit, queued }, rules }) {
     ${open.value && may("admin") && html`<${Change} key=${JSON.stringify(rules)} name=${name} limit=${limit} rules=${rules} />`}
     ${open.value &&
     may("operator") &&
+    seesWholeLanes() &&
     queued > 0 &&
     html`<button class="danger" onClick=${() => clear(name, queued)}>Cancel ${queued.toLocaleString()} queued</button>`}
   </details>`;
