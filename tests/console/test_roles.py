@@ -104,7 +104,7 @@ async def test_an_admin_with_limits_is_offered_nothing_that_concerns_all_runs(tm
         assert await home.tab.run("document.querySelectorAll('main button, main input').length") == 0
         await home.tab.open(f"{home.url}/schedules")
         await home.tab.click("Pause tick")
-        await home.tab.until_text("paused", ".card")
+        await home.tab.until_text("paused", ".grid")
         assert "tock" not in await home.tab.text("main")
         await home.tab.click("tick")
         await home.tab.until_text("Parameters", ".columns")
