@@ -62,11 +62,11 @@ export function Run({ names: [id] }) {
     ${run.error && html`<section class="card failed-card"><h2>Error</h2><${LongText} value=${run.error} mono /></section>`}
     ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}
     <div class="columns">
-      <section class="card"><h2>About</h2><${About} run=${run} by=${story.by.value} /></section>
+      <section class="card"><h2>About</h2><${About} run=${run} by=${story.first.value[0]?.by ?? ""} /></section>
       <section class="card">
         <h2>Time line</h2>
         <${Earlier} story=${story} />
-        <${Timeline} run=${run} events=${events} called=${children} />
+        <${Timeline} run=${run} events=${events} first=${story.first.value} called=${children} />
         ${story.problem.value && html`<p class="error-text"><${Text} value=${story.problem.value} /></p>`}
       </section>
     </div>
