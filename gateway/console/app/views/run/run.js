@@ -113,11 +113,12 @@ const FLAGS = {
 
 /** `by`: who submitted it; empty while that is not read. @param {{ run: RunRecord, by: string }} props */
 function About({ run, by }) {
+  const flow = flowOf(run);
   const flags = Object.entries(FLAGS).filter(([name]) => /** @type {any} */ (run)[name]);
   /** @type {[string, any][]} */
   const lines = [
     ["Run", html`<${RunLink} id=${run.id} />`],
-    ["Job", html`<${Text} value=${run.job} />`],
+    ["Job", flow === null ? html`<${Text} value=${run.job} />` : html`flow <a href=${to("flows", [flow])}><${Text} value=${flow} /></a>`],
     ["Submitted by", by && html`<${Text} value=${by} />`],
     ["Handle", html`<${HandleLink} name=${run.handle} />`],
     ["Lane", html`<${FilterLink} query=${{ lane: run.lane }} value=${run.lane} />`],

@@ -4,6 +4,7 @@ import { html } from "../../../vendor/ui.js";
 import { Elapsed, Moment, Status } from "../../parts/basic.js";
 import { now, span } from "../../state/clock.js";
 import { LongText, visible } from "../../parts/text.js";
+import { workOf } from "../runs/filter.js";
 
 /** @typedef {import("../../../greenroom.js").GreenroomEvent} GreenroomEvent */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
@@ -98,11 +99,11 @@ export function Timeline({ run, events, first, called = [] }) {
     ${called.length > 0 &&
     html`<div class="bars called" aria-hidden="true">
       ${called.map(
-        ({ id, job, handle, status, created_at, ended_at }) => html`<span
-          key=${id}
-          class="bar ${status}"
-          title=${visible(`child ${job} of ${handle}, ${status}: ${span((ended_at ?? end) - created_at)}`)}
-          style=${within(created_at, ended_at)}
+        (child) => html`<span
+          key=${child.id}
+          class="bar ${child.status}"
+          title=${visible(`child ${workOf(child)} of ${child.handle}, ${child.status}: ${span((child.ended_at ?? end) - child.created_at)}`)}
+          style=${within(child.created_at, child.ended_at)}
         ></span>`,
       )}
     </div>`}

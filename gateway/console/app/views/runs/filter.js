@@ -104,6 +104,12 @@ export function flowOf(run) {
   return run.job === "flow" && typeof params?.flow === "string" ? params.flow : null;
 }
 
+/** What a run executes, where there is one text for it: `flow order`, or the name of its job. @param {RunRecord} run */
+export function workOf(run) {
+  const flow = flowOf(run);
+  return flow === null ? run.job : `flow ${flow}`;
+}
+
 /** @param {RunRecord} run @param {string} text in lower case */
 function contains(run, text) {
   for (const name of /** @type {const} */ (["id", "job", "handle", "lane", "key", "reason", "error"])) {
