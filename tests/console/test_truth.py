@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
+from greenroom import Jobs, Run, open_engine
+
 from ..clients.browser import needs_browser
-from ..flow.definitions import flow
-from .house import flood
+from ..flow.definitions import TIMER, flow
+from .house import House, flood, visited
 from .test_run import home as talking
 
 pytestmark = needs_browser
 
 __all__ = ["talking"]
+
+jobs = Jobs()
+
+
+@jobs.job("flaky", max_attempts=3, backoff=lambda attempt: 90.0)
+async def flaky(run: Run) -> None:
+    raise ValueError(f"no luck in attempt {run.attempt}")
+
+
+@pytest.fixture
+async def restless() -> AsyncIterator[House]:
+    async with open_engine(jobs, "memory:", shutdown_timeout=0) as engine, visited(engine) as home:
+        yield home
 
 ROWS = "document.querySelectorAll('.virtual-rows .row').length"
 
@@ -101,3 +118,37 @@ async def test_a_run_of_a_flow_is_shown_with_the_name_of_the_flow(home):
     name = f"document.querySelector('#row-{ticket.id} .row-link').ariaLabel"
     await home.tab.open(f"{home.url}/runs")
     await home.tab.until(f"{name} === 'run …{ticket.id[-8:]}: flow order'")
+
+
+async def test_a_run_between_attempts_says_when_the_next_one_follows(restless):
+    ticket = await restless.engine.submit("flaky", handle="alice")
+    await restless.tab.open(f"{restless.url}/runs/{ticket.id}")
+    await restless.tab.until_text("Attempt 1 failed. Attempt 2 enters its lane at", "[aria-labelledby=retry-title]")
+    shown = await restless.tab.text("[aria-labelledby=retry-title]")
+    assert "in 1 min 2" in shown
+    assert "no luck in attempt 1" in shown
+    await ticket.cancel()
+    await restless.tab.until("!document.querySelector('[aria-labelledby=retry-title]')")
+
+
+async def test_a_version_that_a_flow_does_not_have_is_named(home):
+    for _ in range(2):
+        await home.engine.flows.publish("order", flow("a -", a=TIMER))
+    await home.tab.open(f"{home.url}/flows/order?version=99")
+    await home.tab.until_text("The flow has no version 99.")
+    assert "version 2" in await home.tab.text(".versions")
+    assert not await home.tab.run("document.querySelector('.flow-graph, .start-form')")
+    await home.tab.open(f"{home.url}/flows/order?version=2&against=x")
+    await home.tab.until_text("The flow has no version x.")
+    await home.tab.until("document.querySelector('.flow-graph')")
+    await home.tab.open(f"{home.url}/flows/order")
+    await home.tab.until_text("Version 2")
+    assert "has no version" not in await home.tab.text()
+
+
+async def test_a_filter_of_a_tag_without_a_value_is_named(home):
+    await home.engine.submit("wait", handle="alice", tags={"user": "alice"})
+    await home.tab.open(f"{home.url}/runs?tag=novalue")
+    await home.tab.until_text("novalue is not a tag with its value: write tag=name=value", ".error-text")
+    await home.tab.open(f"{home.url}/runs?tag=user%3Dalice")
+    await home.tab.until(f"{ROWS} === 1")

@@ -36,8 +36,9 @@ export function Flow({ names: [name], query }) {
     return onFlowChange((changed) => (changed === null || changed === name) && read());
   }, [name]);
   const known = versions.value ?? [];
-  const wanted = Number(query.get("version"));
-  const row = known.find(({ version }) => version === wanted) ?? known.find(({ status }) => status === "published") ?? known[0];
+  const latest = known.find(({ status }) => status === "published") ?? known[0];
+  const row = query.get("version") ? named(known, query.get("version")) : latest;
+  const missing = ["version", "against"].map((name) => query.get(name)).filter((one) => one && !named(known, one));
   const compared = [row?.version, Number(query.get("against"))];
   const canChange = known.some(({ version, status }) => status === "draft" && compared.includes(version));
   const shown = query.has("edit") ? "edit" : `${row?.id} ${canChange ? reads.value : ""}`;
@@ -48,18 +49,23 @@ export function Flow({ names: [name], query }) {
     </div>
     ${problem.value && html`<p class="error-text" role="alert"><${Text} value=${problem.value} /></p>`}
     ${versions.value !== null && known.length === 0 && html`<${Nothing}>The flow has no version yet.<//>`}
-    ${row &&
+    ${known.length > 0 &&
+    missing.map((one) => html`<p key=${one} class="error-text" role="alert">The flow has no version <${Text} value=${one} />.</p>`)}
+    ${known.length > 0 &&
     html`<div class="columns flow">
       <section class="card"><h2>Versions</h2><${Versions} name=${name} rows=${known} chosen=${row} /></section>
-      <${Version} key=${`${query} ${shown}`} name=${name} row=${row} rows=${known} query=${query} />
+      ${row && html`<${Version} key=${`${query} ${shown}`} name=${name} row=${row} rows=${known} query=${query} />`}
     </div>`}`;
 }
 
-/** @param {{ name: string, rows: VersionRow[], chosen: VersionRow }} props */
+/** The version of this number. @param {VersionRow[]} rows @param {string | null} number as it is in the address */
+const named = (rows, number) => rows.find(({ version }) => String(version) === number);
+
+/** @param {{ name: string, rows: VersionRow[], chosen?: VersionRow }} props */
 function Versions({ name, rows, chosen }) {
   return html`<ol class="versions">${rows.map(
     ({ id, version, status, created_at }) => html`<li key=${id}>
-      <a href=${to("flows", [name], { version: String(version) })} aria-current=${id === chosen.id ? "true" : undefined}>
+      <a href=${to("flows", [name], { version: String(version) })} aria-current=${id === chosen?.id ? "true" : undefined}>
         <span class="number">version ${version}</span> <span class=${`version-status ${status}`}>${status}</span> <${Moment} at=${created_at} />
       </a>
     </li>`,
@@ -69,7 +75,7 @@ function Versions({ name, rows, chosen }) {
 /** @param {{ name: string, row: VersionRow, rows: VersionRow[], query: URLSearchParams }} props */
 function Version({ name, row, rows, query }) {
   const first = useRef(row.id);
-  const against = rows.find(({ version }) => version === Number(query.get("against")));
+  const against = named(rows, query.get("against"));
   const { definitions, problem } = useDefinitions(against ? [row, against] : [row]);
   if (problem.value) return html`<section class="card"><p class="error-text" role="alert"><${Text} value=${problem.value} /></p></section>`;
   if (definitions.value === null) return html`<section class="card"><${Nothing}>Loading…<//></section>`;

@@ -17,6 +17,7 @@ import { useHeld } from "./held.js";
 import { Interrupts } from "./interrupts.js";
 import { Log } from "./log.js";
 import { useRecord } from "./record.js";
+import { NextAttempt } from "./retry.js";
 import { Story } from "./story.js";
 import { Timeline } from "./timeline.js";
 import { Waits } from "./waits.js";
@@ -59,6 +60,7 @@ export function Run({ names: [id] }) {
     ${asked.list.length > 0 &&
     html`<section aria-label="Interrupts" ...${asked.handlers}><${Interrupts} list=${asked.list} closed=${asked.closed} /></section>`}
     <${Waits} run=${run} />
+    <${NextAttempt} run=${run} events=${events} />
     ${run.error && html`<section class="card failed-card"><h2>Error</h2><${LongText} value=${run.error} mono /></section>`}
     ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}
     <div class="columns">

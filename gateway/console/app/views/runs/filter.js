@@ -54,10 +54,12 @@ export function filterOf(query) {
 function problemsOf(query) {
   const names = [...query.keys()].filter((name) => !NAMES.includes(name));
   const statuses = query.getAll("status").filter((one) => !STATUSES.includes(one));
+  const tags = query.getAll("tag").filter((one) => one.indexOf("=") < 1);
   const times = ["since", "until"].filter((name) => query.get(name) && seconds(query.get(name) ?? "") === null);
   return [
     ...names.map((name) => `${name} is not a filter`),
     ...statuses.map((one) => `${one} is not a status`),
+    ...tags.map((one) => `${one} is not a tag with its value: write tag=name=value, such as tag=user=alice`),
     ...times.map((name) => `${name} is not a time: ${query.get(name)}`),
   ];
 }
