@@ -9,7 +9,7 @@ import { Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { client, may } from "../../state/session.js";
 import { FlowGraph } from "./drawing.js";
-import { Edit } from "./edit.js";
+import { Edit, EditRefused, mayEdit } from "./edit.js";
 import { onFlowChange } from "./list.js";
 import { outline } from "./outline.js";
 import { Start } from "./start.js";
@@ -80,7 +80,7 @@ function Version({ name, row, rows, query }) {
   if (problem.value) return html`<section class="card"><p class="error-text" role="alert"><${Text} value=${problem.value} /></p></section>`;
   if (definitions.value === null) return html`<section class="card"><${Nothing}>Loading…<//></section>`;
   const [definition, other] = definitions.value;
-  if (query.has("edit") && may("operator")) {
+  if (query.has("edit") && mayEdit()) {
     const base = rows.find(({ id }) => id === first.current) ?? row; // another version can be the latest one by now
     return html`<${Edit} name=${name} base=${base} definition=${definition} />`;
   }
@@ -90,8 +90,9 @@ function Version({ name, row, rows, query }) {
         <h2>Version ${row.version}</h2>
         <span class="spread"></span>
         ${rows.length > 1 && html`<${Compare} name=${name} row=${row} rows=${rows} against=${against} />`}
-        ${may("operator") && html`<a class="button" href=${to("flows", [name], { version: String(row.version), edit: "1" })}>Edit</a>`}
+        ${mayEdit() && html`<a class="button" href=${to("flows", [name], { version: String(row.version), edit: "1" })}>Edit</a>`}
       </div>
+      ${query.has("edit") && html`<${EditRefused} />`}
       ${against
         ? html`<${Differences} names=${[`Version ${against.version}`, `Version ${row.version}`]} before=${toYaml(other)} after=${toYaml(definition)} />`
         : html`<${Graph} definition=${definition} />`}
