@@ -173,3 +173,64 @@ async def test_a_limited_token_is_not_offered_to_change_flows(tmp_path: Path):
             await home.tab.open(f"{home.url}/{path}?edit=1")
             await home.tab.until_text("Your token may not change flows: it is limited to handles alice.")
             assert not await home.tab.run("document.querySelector('.editor')")
+
+
+async def test_an_action_for_all_runs_that_match_counts_them_first(home):
+    await home.engine.set_concurrency("images", 0)
+    runs = [{"job": "wait", "handle": f"h{number}", "lane": "images"} for number in range(1_020)]
+    await home.engine.submit_many(runs)
+    await home.tab.open(f"{home.url}/runs?lane=images")
+    await home.tab.click("All that match…")
+    await home.tab.click("Cancel 1,020", "dialog")
+    await home.tab.until_text("Cancel 1,020 runs?", "dialog")
+    await home.tab.click("Cancel, keep files", "dialog")
+    await home.tab.until_text("1,020 runs cancelled", ".toasts")
+    assert not await home.engine.list_runs(lane="images", status="queued")
+
+
+async def test_runs_that_the_list_has_not_loaded_are_retried_once(home):
+    for number in range(3):
+        await (await home.engine.submit("fail", handle=f"f{number}", params="no")).wait(30)
+    await home.engine.submit("wait", handle="f3")
+    await flood(home, 1_100)
+    await home.tab.open(f"{home.url}/runs?job=fail")
+    await home.tab.click("All that match…")
+    await home.tab.until_text("Rerun 3", "dialog .actions")
+    assert "Cancel" not in await home.tab.text("dialog .actions")
+    await home.tab.click("Retry 3", "dialog")
+    await home.tab.until_text("3 runs submitted again", ".toasts")
+    assert len(await home.engine.list_runs(job="fail")) == 6
+    await home.tab.open(f"{home.url}/runs?job=nothing")
+    await home.tab.click("All that match…")
+    await home.tab.until_text("No run that matches can be cancelled or submitted again.", ".toasts")
+
+
+async def test_a_refusal_of_too_many_runs_names_the_remedy(home):
+    await home.engine.submit("wait", handle="alice")
+    await home.tab.open(f"{home.url}/runs?job=wait")
+    await home.tab.click("All that match…")
+    await home.tab.click("Cancel 1", "dialog")
+    await home.engine.set_concurrency("images", 0)
+    runs = [{"job": "wait", "handle": f"h{number}", "lane": "images"} for number in range(1_000)]
+    await home.engine.submit_many(runs)
+    await home.tab.click("Cancel, keep files", "dialog")
+    await home.tab.until_text("more than 1,000 runs match: add filters", ".toasts")
+    assert not await home.engine.list_runs(status="cancelled")
+
+
+async def test_only_filters_of_the_server_are_offered_for_all_that_match(tmp_path: Path):
+    token = add_token(tmp_path / "tokens", "eve", Role.VIEWER)
+    operator = add_token(tmp_path / "tokens", "ada", Role.OPERATOR)
+    offered = "!!document.querySelector('.title')?.innerText.includes('All that match')"
+    async with house(token_file=str(tmp_path / "tokens")) as home:
+        await home.engine.submit("wait", handle="alice")
+        await log_in(home, token, "runs?job=wait")
+        await home.tab.until(f"{ROWS} === 1")
+        assert not await home.tab.run(offered)
+        await home.tab.click("Log out")
+        await log_in(home, operator, "runs?job=wait")
+        await home.tab.until(offered)
+        for query in ("", "?job=wait&text=wait", "?job=wait&status=bogus"):
+            await home.tab.open(f"{home.url}/runs{query}")
+            await home.tab.until_text("Runs", "h1")
+            assert not await home.tab.run(offered)

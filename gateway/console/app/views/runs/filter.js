@@ -12,6 +12,7 @@ export const PENDING = ["queued", "running", "suspended", "cancelling"];
 export const ENDED = ["succeeded", "failed", "cancelled", "timed_out", "rejected"];
 export const STATUSES = [...PENDING, ...ENDED];
 
+export const CANCELLABLE = ["queued", "running", "suspended"];
 export const FAILED = ["failed", "timed_out", "rejected"];
 
 const NAMES = ["status", "job", "flow", "handle", "lane", "parent", "tag", "since", "until", "text"];
@@ -125,10 +126,19 @@ function contains(run, text) {
  * The options of `listRuns` for the ended runs of this filter; null if it has none. Only the caller knows `text`.
  * @param {RunFilter} filter
  */
-export function endedOptions(filter) {
-  const wanted = ENDED.filter((status) => filter.status.size === 0 || filter.status.has(status));
+export const endedOptions = (filter) => optionsOf(filter, ENDED);
+
+/**
+ * The same for the runs with one of these statuses.
+ * @param {RunFilter} filter
+ * @param {string[]} statuses
+ */
+export function optionsOf(filter, statuses) {
+  const wanted = statuses.filter((status) => filter.status.size === 0 || filter.status.has(status));
   if (wanted.length === 0 || filter.problems.length > 0) return null;
   const { job, flow, handle, lane, parent, since, until } = filter;
+  const tags = Object.fromEntries(filter.tags);
+  if (filter.tags.some(([name, value]) => tags[name] !== value)) return null; // a run has one value for a name
   return {
     status: /** @type {RunStatus[]} */ (wanted),
     ...(job && { job }),
@@ -138,12 +148,12 @@ export function endedOptions(filter) {
     ...(parent && { parent }),
     ...(since !== null && { since }),
     ...(until !== null && { until }),
-    ...(filter.tags.length > 0 && { tags: Object.fromEntries(filter.tags) }),
+    ...(filter.tags.length > 0 && { tags }),
   };
 }
 
 /** Whether an action makes sense for a run. @param {RunRecord} run */
-export const canCancel = (run) => ["queued", "running", "suspended"].includes(run.status);
+export const canCancel = (run) => CANCELLABLE.includes(run.status);
 export const canRerun = hasEnded;
 /** @param {RunRecord} run */
 export const canRetry = (run) => FAILED.includes(run.status);

@@ -15,6 +15,7 @@ import { Bulk } from "./bulk.js";
 import { COLUMNS, chosen } from "./columns.js";
 import { endedOptions, filterOf, matcher, workOf } from "./filter.js";
 import { Filters } from "./filters.js";
+import { AllThatMatch } from "./matching.js";
 import { Rows } from "./rows.js";
 
 const HEIGHT = 36;
@@ -66,6 +67,8 @@ export function Runs({ query }) {
     <div class="title">
       <h1 id="runs-title">Runs</h1>
       <span class="faint number" aria-live="off">${rows.count.toLocaleString()}${pages.complete ? "" : "+"}</span>
+      <span class="spread"></span>
+      <${AllThatMatch} filter=${filter} query=${String(query)} />
     </div>
     <${Filters} query=${query} />
     <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
