@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -27,6 +28,12 @@ async def flaky(run: Run) -> None:
     raise ValueError(f"no luck in attempt {run.attempt}")
 
 
+@jobs.job("chat")
+async def chat(run: Run) -> None:
+    while True:
+        await run.next_message()
+
+
 @pytest.fixture
 async def restless() -> AsyncIterator[House]:
     async with open_engine(jobs, "memory:", shutdown_timeout=0) as engine, visited(engine) as home:
@@ -35,6 +42,12 @@ async def restless() -> AsyncIterator[House]:
 
 ROWS = "document.querySelectorAll('.virtual-rows .row').length"
 
+TOPS = """[...document.querySelectorAll("tbody tr:first-child td")].map((cell) => {
+    const text = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT).nextNode();
+    const range = document.createRange();
+    range.selectNodeContents(text);
+    return range.getBoundingClientRect().top;
+})"""
 STATUSES = "[...document.querySelectorAll('.timeline .bar')].map((one) => one.classList[1]).join(' ')"
 
 
@@ -234,3 +247,56 @@ async def test_only_filters_of_the_server_are_offered_for_all_that_match(tmp_pat
             await home.tab.open(f"{home.url}/runs{query}")
             await home.tab.until_text("Runs", "h1")
             assert not await home.tab.run(offered)
+
+
+async def test_messages_and_signals_are_a_list_with_their_content(restless):
+    ticket = await restless.engine.submit("chat", handle="alice")
+    await restless.engine.inject(ticket.id, {"n": 9007199254740993, "deep": {"a": [1, 2]}})
+    await restless.engine.inject(ticket.id, "hello")
+    await restless.tab.open(f"{restless.url}/runs/{ticket.id}")
+    await restless.tab.until_text('"hello"', ".events")
+    shown = await restless.tab.text(".events")
+    assert "run_message" not in shown
+    assert "message by app" in shown.replace("\n", " ")
+    assert "9007199254740993" in shown
+    assert await restless.tab.run("document.querySelectorAll('.events details[open]').length") >= 1
+
+
+async def test_a_signal_is_listed_with_its_key(home):
+    waits = flow("wait -", wait={"kind": "wait_event", "params": {"signal_key": "$shared.never"}})
+    await home.engine.flows.publish("order", waits)
+    ticket = await home.engine.flows.start("order")
+    await home.engine.signal(ticket.id, "color", {"name": "blue"})
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until_text("signal color", ".events")
+    assert '"blue"' in await home.tab.text(".events")
+    await home.tab.until_text("Flow order, version 1")
+
+
+async def test_a_graph_that_can_be_read_is_shown_as_a_whole_at_first(home):
+    names = [f"n{number}" for number in range(10)]
+    edges = ", ".join(f"{one} {other}" for one, other in itertools.pairwise(names))
+    await home.engine.flows.publish("long", flow(f"{edges}, n9 -", **dict.fromkeys(names, TIMER)))
+    await home.tab.resize(1280, 640)
+    await home.tab.open(f"{home.url}/flows/long")
+    await home.tab.until("document.querySelector('.frame .point.end')")
+    bottom = "document.querySelector('%s').getBoundingClientRect().bottom"
+    assert await home.tab.run(f"{bottom % '.frame .point.end'} <= {bottom % '.frame'}")
+    await home.tab.click("The 10 nodes as a table")
+    tops = await home.tab.run(TOPS)
+    assert max(tops) - min(tops) < 2
+
+
+async def test_removed_and_added_lines_differ_by_color_and_sign(home):
+    for delay in (100, 5000):
+        node = {"kind": "timer", "params": {"delay_ms": delay}}
+        await home.engine.flows.publish("order", flow("a -", a=node))
+    await home.tab.open(f"{home.url}/flows/order?version=2&against=1")
+    side = "document.querySelector('.editor')?.shadowRoot?.querySelector('.cm-merge-%s %s')"
+    await home.tab.until(side % ("b", ".cm-changedLine"))
+    color = f"getComputedStyle({side}).backgroundColor"
+    removed, added = [await home.tab.run(color % (one, ".cm-changedLine")) for one in "ab"]
+    assert removed != added
+    sign = f"getComputedStyle({side}, '::before').content"
+    signs = [await home.tab.run(sign % (one, ".cm-changedLineGutter")) for one in "ab"]
+    assert signs == ['"-"', '"+"']

@@ -117,7 +117,7 @@ function useDefinitions(rows) {
 /** @param {{ name: string, row: VersionRow, rows: VersionRow[], against?: VersionRow }} props */
 function Compare({ name, row, rows, against }) {
   const choose = (/** @type {any} */ event) => go(to("flows", [name], { version: String(row.version), against: event.currentTarget.value }));
-  return html`<label>Compare with
+  return html`<label>Compare with${" "}
     <select value=${against ? String(against.version) : ""} onChange=${choose}>
       <option value="">none</option>
       ${rows.filter(({ id }) => id !== row.id).map(({ id, version, status }) => html`<option key=${id} value=${version}>version ${version}, ${status}</option>`)}

@@ -11,11 +11,12 @@ import { useSubject } from "../../state/title.js";
 import { flowOf } from "../runs/filter.js";
 import { PastRuns, usePast } from "../runs/past.js";
 import { Actions, Message } from "./actions.js";
-import { Earlier, Events, FilteredEvents } from "./events.js";
+import { Earlier, FilteredEvents } from "./events.js";
 import { Files } from "./files.js";
 import { useHeld } from "./held.js";
 import { Interrupts } from "./interrupts.js";
 import { Log } from "./log.js";
+import { Messages, isSent } from "./messages.js";
 import { useRecord } from "./record.js";
 import { NextAttempt } from "./retry.js";
 import { Story } from "./story.js";
@@ -48,7 +49,6 @@ export function Run({ names: [id] }) {
 
   const events = story.events.value;
   const children = past.shown();
-  const messages = events.filter((event) => event.type === "run_message" || event.type === "run_signal");
   return html`<article class="run">
     <div class="title">
       <h1><${Text} value=${flowOf(run) ?? run.job} /> <small class="faint">of</small> <${HandleLink} name=${run.handle} /></h1>
@@ -85,11 +85,11 @@ export function Run({ names: [id] }) {
     </div>
     <${Files} key=${id} id=${id} />
     <section class="card"><h2>Log</h2><${Earlier} story=${story} /><${Log} id=${id} events=${events} /></section>
-    ${(messages.length > 0 || run.interactive) &&
+    ${(run.interactive || events.some(isSent)) &&
     html`<section class="card">
       <h2>Messages</h2>
       <${Message} run=${run} />
-      <${Events} events=${messages} />
+      <${Messages} events=${events} />
     </section>`}
     <details class="card">
       <summary><h2>Events</h2> <span class="faint number">${events.length}</span></summary>

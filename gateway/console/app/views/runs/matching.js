@@ -5,7 +5,7 @@ import { ask } from "../../parts/dialog.js";
 import { Requests } from "../../state/requests.js";
 import { client, may } from "../../state/session.js";
 import { attempt, toast } from "../../state/toasts.js";
-import { RERUN, RETRY, askToCancel } from "../run/actions.js";
+import { askToCancel } from "../run/actions.js";
 import { counted } from "./bulk.js";
 import { CANCELLABLE, ENDED, FAILED, optionsOf } from "./filter.js";
 
@@ -42,8 +42,8 @@ export function AllThatMatch({ filter, query }) {
     if (counts.size === 0) return toast("No run that matches can be cancelled or submitted again.");
     const choices = [...counts].map(([how, count]) => ({ name: how, label: `${ACTIONS[how].label} ${count.toLocaleString()}`, danger: how === "cancel" }));
     const body = html`<p>These are all runs that match the filter now, also those that the list has not loaded.</p>
-      ${counts.has("rerun") && html`<p>Rerun: ${RERUN} The new runs wait in their handles.</p>`}
-      ${counts.has("retry") && html`<p>Retry: ${RETRY}</p>`}`;
+      ${counts.has("rerun") && html`<p>Rerun: each run that has ended is submitted again, as a new run with the same job, handle, lane, kind and parameters. The new runs wait in their handles.</p>`}
+      ${counts.has("retry") && html`<p>Retry: the same, only for runs that failed, timed out or were rejected.</p>`}`;
     const how = /** @type {How | null} */ (await ask({ title: "All runs that match", body, choices }));
     if (how !== null) await carryOut(how, counts.get(how) ?? 0);
   };
