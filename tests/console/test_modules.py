@@ -130,16 +130,19 @@ async def test_a_filter_that_is_unknown_selects_no_run_and_says_why():
     program = (
         load("views/runs/filter.js")
         + """
-        answer(["status=nonsense&status=failed", "staus=failed", "since=never"].map((query) => {
+        const queries = ["status=none&status=failed", "staus=failed", "since=never", "tag=lone", "tag==x"];
+        answer(queries.map((query) => {
             const filter = filterOf(new URLSearchParams(query));
             return [filter.problems, argument.filter(matcher(filter)).length, endedOptions(filter)];
         }));
         """
     )
     assert await run_node(program, plain(run(1, status=Status.FAILED))) == [
-        [["nonsense is not a status"], 0, None],
+        [["none is not a status"], 0, None],
         [["staus is not a filter"], 0, None],
         [["since is not a time: never"], 0, None],
+        [["lone is not a tag with its value: write tag=name=value, such as tag=user=alice"], 0, None],
+        [["=x is not a tag with its value: write tag=name=value, such as tag=user=alice"], 0, None],
     ]
 
 

@@ -105,7 +105,7 @@ async def test_the_time_line_of_a_long_history_begins_and_ends_with_the_run(home
     shown = f"after {took * 1000:.0f} ms" if took < 1 else "after "
     assert shown in await home.tab.text(".timeline")
     await home.tab.click("Read earlier events")
-    await home.tab.until("!document.querySelector('.timeline .earlier')")
+    await home.tab.until("!document.querySelector('.timeline .unread')")
 
 
 async def test_what_happens_is_added_to_the_end(home):

@@ -23,6 +23,9 @@ const COLORS = /** @type {Record<string, string>} */ ({
   "#e40": "var(--amber)",
 });
 
+const REMOVED = "color-mix(in srgb, var(--red) 16%, transparent)";
+const ADDED = "color-mix(in srgb, var(--green) 18%, transparent)";
+
 /** @param {Library} library @param {string} label */
 function appearance({ EditorView, HighlightStyle, defaultHighlightStyle, syntaxHighlighting, yaml, lineNumbers, bracketMatching }, label) {
   const specs = defaultHighlightStyle.specs.map((spec) => (spec.color ? { ...spec, color: COLORS[spec.color] ?? "var(--text)" } : spec));
@@ -40,7 +43,14 @@ function appearance({ EditorView, HighlightStyle, defaultHighlightStyle, syntaxH
       ".cm-lint-marker-error, .cm-lint-marker-warning": { content: "normal", textAlign: "center", lineHeight: "1" },
       ".cm-lint-marker-error::before": { content: '"×"', color: "var(--red)" },
       ".cm-lint-marker-warning::before": { content: '"!"', color: "var(--amber)" },
-      ".cm-changedLine": { backgroundColor: "color-mix(in srgb, var(--amber) 12%, transparent) !important" },
+      "&.cm-merge-a .cm-changedLine": { backgroundColor: `${REMOVED} !important` },
+      "&.cm-merge-b .cm-changedLine": { backgroundColor: `${ADDED} !important` },
+      "& .cm-changeGutter": { width: "1.2em", paddingLeft: "0" },
+      "& .cm-changeGutter .cm-gutterElement": { textAlign: "center" },
+      "&.cm-merge-a .cm-changedLineGutter": { background: REMOVED, color: "var(--red)" },
+      "&.cm-merge-b .cm-changedLineGutter": { background: ADDED, color: "var(--green)" },
+      "&.cm-merge-a .cm-changedLineGutter::before": { content: '"-"' },
+      "&.cm-merge-b .cm-changedLineGutter::before": { content: '"+"' },
       // Fonts can lack the library's character for a fold.
       ".cm-collapsedLines": { color: "var(--faint)", background: "var(--sunk)" },
       ".cm-collapsedLines::before, .cm-collapsedLines::after": { content: '"…"' },

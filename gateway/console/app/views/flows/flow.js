@@ -9,7 +9,7 @@ import { Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { client, may } from "../../state/session.js";
 import { FlowGraph } from "./drawing.js";
-import { Edit } from "./edit.js";
+import { Edit, EditRefused, mayEdit } from "./edit.js";
 import { onFlowChange } from "./list.js";
 import { outline } from "./outline.js";
 import { Start } from "./start.js";
@@ -36,8 +36,9 @@ export function Flow({ names: [name], query }) {
     return onFlowChange((changed) => (changed === null || changed === name) && read());
   }, [name]);
   const known = versions.value ?? [];
-  const wanted = Number(query.get("version"));
-  const row = known.find(({ version }) => version === wanted) ?? known.find(({ status }) => status === "published") ?? known[0];
+  const latest = known.find(({ status }) => status === "published") ?? known[0];
+  const row = query.get("version") ? named(known, query.get("version")) : latest;
+  const missing = ["version", "against"].map((name) => query.get(name)).filter((one) => one && !named(known, one));
   const compared = [row?.version, Number(query.get("against"))];
   const canChange = known.some(({ version, status }) => status === "draft" && compared.includes(version));
   const shown = query.has("edit") ? "edit" : `${row?.id} ${canChange ? reads.value : ""}`;
@@ -48,18 +49,23 @@ export function Flow({ names: [name], query }) {
     </div>
     ${problem.value && html`<p class="error-text" role="alert"><${Text} value=${problem.value} /></p>`}
     ${versions.value !== null && known.length === 0 && html`<${Nothing}>The flow has no version yet.<//>`}
-    ${row &&
+    ${known.length > 0 &&
+    missing.map((one) => html`<p key=${one} class="error-text" role="alert">The flow has no version <${Text} value=${one} />.</p>`)}
+    ${known.length > 0 &&
     html`<div class="columns flow">
       <section class="card"><h2>Versions</h2><${Versions} name=${name} rows=${known} chosen=${row} /></section>
-      <${Version} key=${`${query} ${shown}`} name=${name} row=${row} rows=${known} query=${query} />
+      ${row && html`<${Version} key=${`${query} ${shown}`} name=${name} row=${row} rows=${known} query=${query} />`}
     </div>`}`;
 }
 
-/** @param {{ name: string, rows: VersionRow[], chosen: VersionRow }} props */
+/** The version of this number. @param {VersionRow[]} rows @param {string | null} number as it is in the address */
+const named = (rows, number) => rows.find(({ version }) => String(version) === number);
+
+/** @param {{ name: string, rows: VersionRow[], chosen?: VersionRow }} props */
 function Versions({ name, rows, chosen }) {
   return html`<ol class="versions">${rows.map(
     ({ id, version, status, created_at }) => html`<li key=${id}>
-      <a href=${to("flows", [name], { version: String(version) })} aria-current=${id === chosen.id ? "true" : undefined}>
+      <a href=${to("flows", [name], { version: String(version) })} aria-current=${id === chosen?.id ? "true" : undefined}>
         <span class="number">version ${version}</span> <span class=${`version-status ${status}`}>${status}</span> <${Moment} at=${created_at} />
       </a>
     </li>`,
@@ -69,12 +75,12 @@ function Versions({ name, rows, chosen }) {
 /** @param {{ name: string, row: VersionRow, rows: VersionRow[], query: URLSearchParams }} props */
 function Version({ name, row, rows, query }) {
   const first = useRef(row.id);
-  const against = rows.find(({ version }) => version === Number(query.get("against")));
+  const against = named(rows, query.get("against"));
   const { definitions, problem } = useDefinitions(against ? [row, against] : [row]);
   if (problem.value) return html`<section class="card"><p class="error-text" role="alert"><${Text} value=${problem.value} /></p></section>`;
   if (definitions.value === null) return html`<section class="card"><${Nothing}>Loading…<//></section>`;
   const [definition, other] = definitions.value;
-  if (query.has("edit") && may("operator")) {
+  if (query.has("edit") && mayEdit()) {
     const base = rows.find(({ id }) => id === first.current) ?? row; // another version can be the latest one by now
     return html`<${Edit} name=${name} base=${base} definition=${definition} />`;
   }
@@ -84,8 +90,9 @@ function Version({ name, row, rows, query }) {
         <h2>Version ${row.version}</h2>
         <span class="spread"></span>
         ${rows.length > 1 && html`<${Compare} name=${name} row=${row} rows=${rows} against=${against} />`}
-        ${may("operator") && html`<a class="button" href=${to("flows", [name], { version: String(row.version), edit: "1" })}>Edit</a>`}
+        ${mayEdit() && html`<a class="button" href=${to("flows", [name], { version: String(row.version), edit: "1" })}>Edit</a>`}
       </div>
+      ${query.has("edit") && html`<${EditRefused} />`}
       ${against
         ? html`<${Differences} names=${[`Version ${against.version}`, `Version ${row.version}`]} before=${toYaml(other)} after=${toYaml(definition)} />`
         : html`<${Graph} definition=${definition} />`}
@@ -110,7 +117,7 @@ function useDefinitions(rows) {
 /** @param {{ name: string, row: VersionRow, rows: VersionRow[], against?: VersionRow }} props */
 function Compare({ name, row, rows, against }) {
   const choose = (/** @type {any} */ event) => go(to("flows", [name], { version: String(row.version), against: event.currentTarget.value }));
-  return html`<label>Compare with
+  return html`<label>Compare with${" "}
     <select value=${against ? String(against.version) : ""} onChange=${choose}>
       <option value="">none</option>
       ${rows.filter(({ id }) => id !== row.id).map(({ id, version, status }) => html`<option key=${id} value=${version}>version ${version}, ${status}</option>`)}

@@ -10,6 +10,7 @@ import { attempt } from "../../state/toasts.js";
 import { Actions } from "../run/actions.js";
 import { useHeld } from "../run/held.js";
 import { Interrupts } from "../run/interrupts.js";
+import { workOf } from "../runs/filter.js";
 import { PastRuns, usePast } from "../runs/past.js";
 import { Draft } from "./draft.js";
 import { HandleStatus, withOutcome } from "./status.js";
@@ -20,7 +21,13 @@ import { HandleStatus, withOutcome } from "./status.js";
 const SHOWN_WAITING = 50;
 
 /** What a handle is of which the state has nothing. @type {HandleState} */
-const UNKNOWN = { status: "Idle", locked: false, active_run: null, waiting: [], params: null };
+export const UNKNOWN = { status: "Idle", locked: false, active_run: null, waiting: [], params: null };
+
+/** @param {string} id of a run */
+function workOfId(id) {
+  const run = live.runs.get(id);
+  return run ? workOf(run) : "";
+}
 
 /** @param {{ names: string[] }} props */
 export function Handle({ names: [name] }) {
@@ -52,7 +59,7 @@ function Seen({ name }) {
         <section class="card active-run" aria-labelledby="active-title">
           <h2 id="active-title">Active run</h2>
           ${active
-            ? html`<p><${RunLink} id=${active.id} short /> <${Text} value=${active.job} /> <${Status} status=${active.status} />${" "}
+            ? html`<p><${RunLink} id=${active.id} short /> <${Text} value=${workOf(active)} /> <${Status} status=${active.status} />${" "}
                   <${Elapsed} from=${active.started_at ?? active.created_at} /></p>
                 <p><${Progress} run=${active} /></p>
                 <${Actions} run=${active} />`
@@ -63,7 +70,7 @@ function Seen({ name }) {
           ${handle.waiting.length === 0 &&
           html`<${Nothing}>${whole() ? "No run waits for the handle." : "No run that your token may see waits for the handle."}<//>`}
           <ol class="waiting">
-            ${waiting.map((id) => html`<li key=${id}><${RunLink} id=${id} short /> <${Text} value=${live.runs.get(id)?.job ?? ""} /></li>`)}
+            ${waiting.map((id) => html`<li key=${id}><${RunLink} id=${id} short /> <${Text} value=${workOfId(id)} /></li>`)}
           </ol>
           ${handle.waiting.length > SHOWN_WAITING && html`<p class="faint">and ${handle.waiting.length - SHOWN_WAITING} more</p>`}
         </section>

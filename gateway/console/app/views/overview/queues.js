@@ -4,6 +4,7 @@ import { html } from "../../../vendor/ui.js";
 import { Elapsed, FilterLink, RunLink } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
 import { live } from "../../state/session.js";
+import { workOf } from "../runs/filter.js";
 
 const SHOWN = 10;
 
@@ -26,10 +27,10 @@ function Queue({ lane, wait: { run, since, queued, blockers } }) {
   return html`<li>
     <strong><${FilterLink} query=${{ lane, status: "queued" }} value=${lane} /></strong>
     <span class="number">${queued.toLocaleString()} queued</span>
-    <span><${RunLink} id=${run.id} short /> has waited <${Elapsed} from=${since} /></span>
+    <span><${RunLink} id=${run.id} short /> <${Text} value=${workOf(run)} /> has waited <${Elapsed} from=${since} /></span>
     <span class="faint">${reason(lane, run)}</span>
     ${blockers.length > 0 &&
-    html`<span>behind ${blockers.map(({ id, job }) => html`<span key=${id}><${RunLink} id=${id} short /> <${Text} value=${job} /> </span>`)}</span>`}
+    html`<span>behind ${blockers.map((run) => html`<span key=${run.id}><${RunLink} id=${run.id} short /> <${Text} value=${workOf(run)} /> </span>`)}</span>`}
   </li>`;
 }
 

@@ -9,7 +9,7 @@ import { go, to } from "../../state/address.js";
 import { Requests } from "../../state/requests.js";
 import { client, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
-import { canCancel, canRerun, canRetry } from "../runs/filter.js";
+import { canCancel, canRerun, canRetry, workOf } from "../runs/filter.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
@@ -35,7 +35,7 @@ export function Actions({ run }) {
   const requests = useMemo(() => new Requests(), [run.id]);
   if (!may("operator")) return null;
   const cancel = async () => {
-    const files = await askToCancel(`Cancel run …${run.id.slice(-8)}?`, visible(`It executes ${run.job} for the handle ${run.handle}.`));
+    const files = await askToCancel(`Cancel run …${run.id.slice(-8)}?`, visible(`It executes ${workOf(run)} for the handle ${run.handle}.`));
     if (files) await attempt(() => client().cancel(run.id, /** @type {"keep" | "delete"} */ (files)), "the run is being cancelled");
   };
   /** @param {"rerun" | "retry"} how */

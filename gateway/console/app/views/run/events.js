@@ -30,14 +30,14 @@ export function Earlier({ story }) {
   return story.hasEarlier.value && html`<button class="quiet" onClick=${() => story.earlier()}>Read earlier events</button>`;
 }
 
-/** @param {{ events: readonly GreenroomEvent[] }} props */
-export function Events({ events }) {
+/** `row`: the component that shows one. @param {{ events: readonly GreenroomEvent[], row?: any }} props */
+export function Events({ events, row: Row = Event }) {
   const shown = useSignal(PAGE);
   const first = Math.max(0, events.length - shown.value);
   return html`<ol class="events">
-      ${events.slice(first).reverse().map((event) => html`<${Event} key=${event.seq} event=${event} />`)}
+      ${events.slice(first).reverse().map((event) => html`<${Row} key=${event.seq} event=${event} />`)}
     </ol>
-    ${first > 0 && html`<button class="quiet" onClick=${() => (shown.value += 5 * PAGE)}>${first} earlier events</button>`}`;
+    ${first > 0 && html`<button class="quiet" onClick=${() => (shown.value += 5 * PAGE)}>${first} earlier ones</button>`}`;
 }
 
 /** @param {{ event: GreenroomEvent }} props */

@@ -8,7 +8,7 @@ import { Text, visible } from "../../parts/text.js";
 import { now, span } from "../../state/clock.js";
 import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
-import { flowOf } from "../runs/filter.js";
+import { flowOf, workOf } from "../runs/filter.js";
 
 /** @typedef {import("../../../greenroom.js").InterruptState} InterruptState */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
@@ -62,7 +62,7 @@ function Interrupt({ id, interrupt, linked, isOpen, end }) {
         ? html`<span>flow <strong><${Text} value=${flowOf(/** @type {any} */ (run))} /></strong>, node <strong><${Text} value=${node} /></strong></span>`
         : html`<span class="tag"><${Text} value=${key} /></span>`}
       ${linked && html`<${RunLink} id=${interrupt.run} short />`}
-      ${linked && run && html`<span><${Text} value=${run.job} /> of <${HandleLink} name=${run.handle} /></span>`}
+      ${linked && run && html`<span>${!node && html`<${Text} value=${workOf(run)} />`} of <${HandleLink} name=${run.handle} /></span>`}
       <span class="faint">since <${Elapsed} from=${opened_at} /></span>
       ${deadline !== null && html`<span class="faint">denied in ${span(deadline - now.value)}</span>`}
     </p>

@@ -5,6 +5,7 @@ import { FilterLink, HandleLink, Moment, RunLink } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
 import { now } from "../../state/clock.js";
 import { live } from "../../state/session.js";
+import { workOf } from "../runs/filter.js";
 import { reason } from "../overview/queues.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
@@ -45,7 +46,7 @@ function ForSlot({ run }) {
     ${rules.limit_per_key !== undefined && html`<p>At most ${rules.limit_per_key} of each key execute at once.</p>`}
     ${run.needs.length > 0 && html`<p>It needs an executor with <${Text} value=${run.needs.join(", ")} />.</p>`}
     ${wait && wait.blockers.length > 0 &&
-    html`<p>The slots are used by ${wait.blockers.map(({ id, job }) => html`<span key=${id}><${RunLink} id=${id} short /> <${Text} value=${job} /> </span>`)}</p>`}`;
+    html`<p>The slots are used by ${wait.blockers.map((one) => html`<span key=${one.id}><${RunLink} id=${one.id} short /> <${Text} value=${workOf(one)} /> </span>`)}</p>`}`;
 }
 
 /** How many runs of the lane get a slot before this one. @param {RunRecord} run @param {number | null | undefined} age a rule of the lane */

@@ -47,7 +47,7 @@ export function Bulk({ runs, clear }) {
 }
 
 /** @param {number} count */
-const counted = (count) => `${count} ${count === 1 ? "run" : "runs"}`;
+export const counted = (count) => `${count.toLocaleString()} ${count === 1 ? "run" : "runs"}`;
 
 /**
  * Send a command for each run, some at a time. Returns true once all are answered.

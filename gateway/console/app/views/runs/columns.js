@@ -6,7 +6,7 @@ import { Elapsed, FilterLink, HandleLink, Moment, Progress, RunLink, Status, Tag
 import { Icon } from "../../parts/icon.js";
 import { Text, visible } from "../../parts/text.js";
 import { to } from "../../state/address.js";
-import { flowOf } from "./filter.js";
+import { flowOf, workOf } from "./filter.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 /** @typedef {{ name: string, title: string, width: string, cell: (run: RunRecord) => any }} Column */
@@ -18,7 +18,7 @@ const USUAL = ["status", "job", "handle", "lane", "created", "took", "reason"];
 export const COLUMNS = [
   { name: "id", title: "Run", width: "7rem", cell: (run) => html`<${RunLink} id=${run.id} short tabindex="-1" />` },
   { name: "status", title: "Status", width: "8rem", cell: (run) => html`<${Status} status=${run.status} />` },
-  { name: "job", title: "Job", width: "minmax(7rem, 1.2fr)", cell: (run) => html`<${Text} value=${run.job} />` },
+  { name: "job", title: "Job", width: "minmax(7rem, 1.2fr)", cell: (run) => html`<${Text} value=${workOf(run)} />` },
   {
     name: "handle",
     title: "Handle",

@@ -9,7 +9,7 @@ import { Elapsed, HandleLink, Moment, Nothing, RunLink, Status } from "../../par
 import { Text } from "../../parts/text.js";
 import { client, live } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
-import { filterOf, matcher } from "./filter.js";
+import { filterOf, matcher, workOf } from "./filter.js";
 import { Rows } from "./rows.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
@@ -47,7 +47,7 @@ export function PastRuns({ past, column, label }) {
           ${runs.map(
             (run) => html`<tr key=${run.id}>
               <td><${RunLink} id=${run.id} short /></td>
-              <td><${Text} value=${run.job} /></td>
+              <td><${Text} value=${workOf(run)} /></td>
               <td>${COLUMNS[column](run)}</td>
               <td><${Status} status=${run.status} /></td>
               <td><${Moment} at=${run.created_at} /></td>

@@ -13,13 +13,14 @@ import { client, limits, live } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
 import { Bulk } from "./bulk.js";
 import { COLUMNS, chosen } from "./columns.js";
-import { endedOptions, filterOf, matcher } from "./filter.js";
+import { endedOptions, filterOf, matcher, workOf } from "./filter.js";
 import { Filters } from "./filters.js";
+import { AllThatMatch } from "./matching.js";
 import { Rows } from "./rows.js";
 
 const HEIGHT = 36;
 const CARD = 92; // the height of a run on a phone
-const PAGE = 500;
+export const PAGE = 500;
 const MOST_PAGES = 10; // that are read at once, if no run in them belongs to the list
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
@@ -66,6 +67,8 @@ export function Runs({ query }) {
     <div class="title">
       <h1 id="runs-title">Runs</h1>
       <span class="faint number" aria-live="off">${rows.count.toLocaleString()}${pages.complete ? "" : "+"}</span>
+      <span class="spread"></span>
+      <${AllThatMatch} filter=${filter} query=${String(query)} />
     </div>
     <${Filters} query=${query} />
     <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
@@ -114,7 +117,7 @@ function Row({ run, columns, grid, active, selected }) {
     active.value = run.id;
     if (!event.target.closest("a, input, label")) go(to("runs", [run.id]));
   };
-  const name = `run …${run.id.slice(-8)}: ${visible(run.job)}`;
+  const name = `run …${run.id.slice(-8)}: ${visible(workOf(run))}`;
   return html`<div class="cells" style=${grid} onClick=${open}>
     <span role="gridcell">
       <a class="row-link" href=${to("runs", [run.id])} aria-label=${name}></a>
@@ -229,7 +232,7 @@ class Pages {
  * @param {import("../../../greenroom.js").ListRunsOptions} options
  * @returns {Promise<{ runs: RunRecord[], over: boolean, reached?: string }>}
  */
-async function page(options) {
+export async function page(options) {
   try {
     const runs = await client().listRuns(options);
     return { runs, over: runs.length < PAGE };
