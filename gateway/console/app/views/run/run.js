@@ -58,7 +58,7 @@ export function Run({ names: [id] }) {
     ${problem && html`<p class="error-text" role="alert">This can be out of date: <${Text} value=${problem} /></p>`}
     ${asked.list.length > 0 &&
     html`<section aria-label="Interrupts" ...${asked.handlers}><${Interrupts} list=${asked.list} closed=${asked.closed} /></section>`}
-    <${Waits} run=${run} />
+    <${Waits} run=${run} events=${events} />
     ${run.error && html`<section class="card failed-card"><h2>Error</h2><${LongText} value=${run.error} mono /></section>`}
     ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}
     <div class="columns">
