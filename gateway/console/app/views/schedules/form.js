@@ -7,8 +7,12 @@ import { InvisibleLetters, Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { client, live } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
+import { BUSY } from "../handles/busy.js";
 import { Preview } from "./preview.js";
+import { tagsIn, written as writtenTags } from "./tags.js";
 
+const ON_CONFLICT = { ...BUSY, coalesce: "give a run that waits the new parameters, else wait" };
+const MISSED = { latest: "only the latest fires", skip: "none fires", all: "all fire" };
 const ZONES = Intl.supportedValuesOf("timeZone");
 
 /** @typedef {import("../../../greenroom.js").ScheduleRecord} ScheduleRecord */
@@ -17,6 +21,7 @@ const ZONES = Intl.supportedValuesOf("timeZone");
 /** @param {{ schedule?: ScheduleRecord }} props */
 export function Form({ schedule }) {
   const problem = useSignal("");
+  const { on_conflict: onConflict = "reject", lane, tags, ...others } = /** @type {Record<string, any>} */ (schedule?.options ?? {});
   const kind = useSignal(schedule && schedule.cron === null ? "every" : "cron");
   const times = useSignal(/** @type {Times | null} */ (null));
   /** @param {any} event */
@@ -27,6 +32,13 @@ export function Form({ schedule }) {
     problem.value = "";
     const given = new FormData(event.currentTarget);
     const text = (/** @type {string} */ name) => String(given.get(name) ?? "").trim();
+    let chosenTags;
+    try {
+      chosenTags = tagsIn(String(given.get("tags") ?? ""), tags);
+    } catch (error) {
+      problem.value = /** @type {Error} */ (error).message;
+      return;
+    }
     let params;
     try {
       params = text("params") ? parseExact(text("params")) : undefined;
@@ -40,8 +52,11 @@ export function Form({ schedule }) {
       return;
     }
     const options = {
-      ...schedule?.options,
+      ...others,
       ...timesIn(given),
+      onConflict: /** @type {import("../../../greenroom.js").OnConflict} */ (text("on_conflict")),
+      lane: text("lane") || null,
+      tags: chosenTags,
       params,
       job: text("job"),
       handle: text("handle") || null,
@@ -57,6 +72,11 @@ export function Form({ schedule }) {
     ${!schedule && html`<${Field} name="name" label="Name" required />`}
     <${Field} name="job" label="Job" value=${schedule?.job} required />
     <${Field} name="handle" label="Handle of the runs" value=${schedule?.handle} placeholder="schedule:<name>" />
+    <label><span>If the handle is busy</span>
+      <${Options} name="on_conflict" options=${ON_CONFLICT} first=${onConflict} />
+    </label>
+    <${Field} name="lane" label="Lane; empty: that of the job" value=${lane} list="lanes" />
+    <datalist id="lanes">${Object.keys(live.counts.peek()?.lanes ?? {}).map((name) => html`<option key=${name} value=${name} />`)}</datalist>
     <label><span>Times</span>
       <select name="kind" value=${kind.value} onChange=${(/** @type {any} */ event) => (kind.value = event.currentTarget.value)}>
         <option value="cron">a cron expression</option>
@@ -71,13 +91,13 @@ export function Form({ schedule }) {
     ${times.value && html`<${Preview} times=${times.value} />`}
     <${Field} name="jitter" label="Late by up to, in seconds" type="number" value=${schedule?.jitter ?? 0} />
     <label><span>Due times that were missed</span>
-      <select name="missed" value=${schedule?.missed ?? "latest"}>
-        <option value="latest">only the latest fires</option>
-        <option value="skip">none fires</option>
-        <option value="all">all fire</option>
-      </select>
+      <${Options} name="missed" options=${MISSED} first=${schedule?.missed ?? "latest"} />
     </label>
     <${Field} name="missed_limit" label="At most, if all fire" type="number" value=${schedule?.missed_limit ?? 100} />
+    <label class="wide"><span>Tags, one name=value per line</span>
+      <textarea name="tags" rows="2" spellcheck=${false} defaultValue=${writtenTags(tags ?? {})}></textarea>
+      <${InvisibleLetters} value=${writtenTags(tags ?? {})} />
+    </label>
     <label class="wide"><span>Parameters, as JSON; empty: the draft of the handle</span>
       <textarea name="params" rows="4" spellcheck=${false} defaultValue=${written(schedule?.params)}></textarea>
       <${InvisibleLetters} value=${written(schedule?.params)} />
@@ -86,6 +106,16 @@ export function Form({ schedule }) {
     ${problem.value && html`<p class="error-text wide" role="alert"><${Text} value=${problem.value} /></p>`}
     <div class="wide"><button class="primary">${schedule ? "Save" : "Create"}</button></div>
   </form>`;
+}
+
+/**
+ * A choice that a person makes. It is `first` at the beginning; a `value` would undo the choice at each rendering.
+ * @param {{ name: string, options: Record<string, string>, first: string }} props
+ */
+function Options({ name, options, first }) {
+  return html`<select name=${name}>
+    ${Object.entries(options).map(([value, label]) => html`<option key=${value} value=${value} selected=${value === first}>${label}</option>`)}
+  </select>`;
 }
 
 /**
