@@ -235,11 +235,11 @@ export class Client<State extends Projection | null = Projection> {
   clearHandle(handle: string): Promise<number>;
   /** Release a handle from a body that ignored its cancellation; resolves to whether there was one. */
   releaseHandle(handle: string): Promise<boolean>;
-  /** Release the slots of bodies that ignored their cancellation. */
+  /** Release the slots of all executing runs, whose bodies continue without one, and end draining. */
   resetLanes(): Promise<void>;
-  /** Refuse new runs. */
+  /** Refuse new runs, and start no queued run; those that have begun continue. */
   drain(): Promise<void>;
-  /** Accept new runs again. */
+  /** Accept new runs, and start queued ones again. */
   resume(): Promise<void>;
 
   /**

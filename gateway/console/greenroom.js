@@ -1381,17 +1381,17 @@ export class Client {
     return (await this.#ask({ type: "release_handle", handle })).released;
   }
 
-  /** Release the slots of bodies that ignored their cancellation. */
+  /** Release the slots of all executing runs, whose bodies continue without one, and end draining. */
   async resetLanes() {
     await this.#ask({ type: "reset_lanes" });
   }
 
-  /** Refuse new runs. */
+  /** Refuse new runs, and start no queued run; those that have begun continue. */
   async drain() {
     await this.#ask({ type: "drain" });
   }
 
-  /** Accept new runs again. */
+  /** Accept new runs, and start queued ones again. */
   async resume() {
     await this.#ask({ type: "resume" });
   }

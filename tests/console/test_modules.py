@@ -342,7 +342,7 @@ async def test_a_blocked_event_loop_is_known_for_ten_minutes():
     assert await run_node(program) == [[["a", "3.0 s"]], [], 20]
 
 
-async def test_the_survey_finds_who_waits_what_blocks_and_what_is_stuck():
+async def test_the_survey_finds_who_waits_what_blocks_and_which_bodies_have_no_slot():
     def queued(number: int, **fields: Any) -> RunRecord:
         return run(number, place=number, **fields)
 
@@ -362,10 +362,11 @@ async def test_the_survey_finds_who_waits_what_blocks_and_what_is_stuck():
     program = (
         load("state/survey.js")
         + """
-        const { stuck, waits, delayed, inHandles, executing } = survey(argument);
+        const runs = new Map(argument.map((run) => [run.id, run]));
+        const { detached, abandoned, waits, delayed, inHandles, executing } = survey(runs);
         const ids = (runs) => runs.map(({ id }) => parseInt(id, 16));
         answer({
-            stuck: ids(stuck),
+            bodies: [ids(detached), ids(abandoned)],
             others: [delayed, inHandles],
             waits: [...waits].map(([lane, { run, since, queued, blockers }]) =>
                 [lane, parseInt(run.id, 16), since, queued, ids(blockers)]),
@@ -374,7 +375,7 @@ async def test_the_survey_finds_who_waits_what_blocks_and_what_is_stuck():
         """
     )
     assert await run_node(program, plain(*runs)) == {
-        "stuck": [20, 21],
+        "bodies": [[20], [21]],
         "others": [1, 1],
         "waits": [["main", 2, 0.5, 2, [10, 11, 12, 13, 14]], ["images", 3, 3, 1, []]],
         "executing": [["e1", 7], [None, 1]],

@@ -462,7 +462,7 @@ async def test_the_overview_shows_who_waits_and_behind_whom(home):
     text = await home.tab.text("[aria-labelledby=queues-title]")
     assert first.id[-8:] in text
     assert second.id[-8:] in text
-    assert "slots of the lane: 1 of 1 in use" in text
+    assert "1 of 1 slots of the lane are in use" in text
     await home.engine.inject("alice", "go")
     await home.tab.until("!document.querySelector('[aria-labelledby=queues-title]')")
 

@@ -140,7 +140,7 @@ async def test_a_run_of_a_flow_is_shown_with_the_name_of_the_flow(home):
 async def test_a_run_between_attempts_says_when_the_next_one_follows(restless):
     ticket = await restless.engine.submit("flaky", handle="alice")
     await restless.tab.open(f"{restless.url}/runs/{ticket.id}")
-    card = "[aria-labelledby=retry-title]"
+    card = "[aria-labelledby=waits-title]"
     await restless.tab.until_text("Attempt 1 failed. Attempt 2 enters its lane at", card)
     shown = await restless.tab.text(card)
     assert "in 1 min 2" in shown

@@ -15,9 +15,9 @@ import { changeTheme, theme } from "./state/theme.js";
 import { useTitle } from "./state/title.js";
 import { dismiss, toasts } from "./state/toasts.js";
 import { VIEWS } from "./views/all.js";
+import { sought } from "./views/runs/filter.js";
 
 const MOST_SHOWN = 999; // in the navigation
-const RUN_ID = /^[0-9a-f]{32}$/;
 
 export function Shell() {
   if (phase.value === "login") return html`<${Login} />`;
@@ -126,9 +126,9 @@ function Search() {
   /** @param {any} event */
   const search = (event) => {
     event.preventDefault();
-    const text = /** @type {HTMLInputElement} */ (field.current).value.trim();
+    const { run, text } = sought(/** @type {HTMLInputElement} */ (field.current).value, live.runs);
     field.current?.blur();
-    if (RUN_ID.test(text) || live.runs.has(text)) go(to("runs", [text]));
+    if (run) go(to("runs", [run]));
     else go(to("runs", [], { ...(inList ? repeated(query) : {}), text }));
   };
   return html`<form class="search" role="search" onSubmit=${search}>

@@ -41,7 +41,8 @@ export class Live {
   survey = computed(() => {
     now.value;
     this.#resets.value;
-    return survey(this.runs.values());
+    const asked = new Set(this.interrupts.peek().map(([, { run }]) => run));
+    return survey(this.runs, asked, !this.#client?.within);
   });
 
   /** @type {Client | null} */

@@ -56,7 +56,7 @@ function Executor({ id, executor: { status, slots, labels, jobs } }) {
 /** @param {{ used: number, slots: number | null }} props */
 function Slots({ used, slots }) {
   if (slots === null) return html`<span class="number">${used}</span> in use; only the limits of the engine and its lanes apply`;
-  return html`<${Use} used=${used} limit=${slots} /> of ${slots}`;
+  return html`<${Use} used=${used} limit=${slots} of />`;
 }
 
 /** @param {{ runs: RunRecord[] }} props */

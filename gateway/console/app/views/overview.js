@@ -30,7 +30,7 @@ export function Overview() {
     <${Problems} workers=${workers} />
     <div class="tiles">
       <${Tile} label="executing" value=${engine.executing} of=${engine.max_concurrent} tone="running" query=${{ status: "running" }} />
-      <${Tile} label="queued" value=${engine.queued} tone="queued" query=${{ status: "queued" }} />
+      <${Tile} label=${["queued", ...outsideLanes()].join(", ")} value=${engine.queued} tone="queued" query=${{ status: "queued" }} />
       <${Tile} label="waiting" value=${waiting} tone="suspended" query=${{ status: ["suspended", "cancelling"] }} />
       <${Tile}
         label=${failures.complete ? "failed in the last hour" : `failed since ${moment(failures.since)}`}
@@ -46,6 +46,12 @@ export function Overview() {
     <${Lanes} counts=${counts} />
     <${Machines} workers=${workers} />
   </section>`;
+}
+
+/** Of the queued runs, those that are not in the queue of a lane yet. */
+function outsideLanes() {
+  const { delayed, inHandles } = live.survey.value;
+  return [delayed > 0 && `${delayed.toLocaleString()} delayed`, inHandles > 0 && `${inHandles.toLocaleString()} for ${inHandles === 1 ? "its handle" : "their handles"}`].filter(Boolean);
 }
 
 function OpenInterrupts() {

@@ -9,17 +9,11 @@ import { Requests } from "../../state/requests.js";
 import { client, limits, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { useUnsaved } from "../../state/unsaved.js";
+import { BUSY } from "./busy.js";
 
 /** @typedef {import("../../../greenroom.js").HandleState} HandleState */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 /** @typedef {"reject" | "queue" | "replace" | "join"} OnConflict */
-
-const BUSY = {
-  reject: "refuse",
-  queue: "wait until the handle is free",
-  replace: "cancel the active run, and start next",
-  join: "join the active run if job and parameters are equal",
-};
 
 /** A token that is limited to lanes or jobs only cannot change drafts. */
 const mayEdit = () => may("operator") && (limits.value === null || limits.value.handles !== undefined);

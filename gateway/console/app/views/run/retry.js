@@ -5,18 +5,15 @@ import { Moment } from "../../parts/basic.js";
 import { LongText } from "../../parts/text.js";
 import { now, span } from "../../state/clock.js";
 
-/** @param {{ run: import("../../../greenroom.js").RunRecord, events: readonly import("../../../greenroom.js").GreenroomEvent[] }} props */
-export function NextAttempt({ run, events }) {
-  if (run.status !== "suspended" || run.waiting_for !== "retry") return null;
-  const failure = events.findLast((event) => event.type === "run_state_changed");
-  if (failure?.retry_after === undefined) return null;
-  const at = failure.at + Number(failure.retry_after);
+/** `suspension`: the event, if it was read. @param {{ run: import("../../../greenroom.js").RunRecord, suspension?: import("../../../greenroom.js").GreenroomEvent }} props */
+export function NextAttempt({ run, suspension }) {
+  if (suspension?.type !== "run_state_changed" || suspension.retry_after === undefined) {
+    return html`<p>Attempt ${run.attempt} failed. It waits before the next one.</p>`;
+  }
+  const at = suspension.at + suspension.retry_after;
   const left = at - now.value;
-  return html`<section class="card waits" aria-labelledby="retry-title">
-    <h2 id="retry-title">Next attempt</h2>
-    <p>Attempt ${failure.attempt} failed. Attempt ${failure.attempt + 1} ${left > 0
+  return html`<p>Attempt ${run.attempt} failed. Attempt ${run.attempt + 1} ${left > 0
       ? html`enters its lane at <${Moment} at=${at} />, in ${span(left)}.`
       : html`was due at <${Moment} at=${at} />.`}</p>
-    ${failure.error && html`<${LongText} value=${failure.error} mono />`}
-  </section>`;
+    ${suspension.error && html`<${LongText} value=${suspension.error} mono />`}`;
 }

@@ -18,7 +18,6 @@ import { Interrupts } from "./interrupts.js";
 import { Log } from "./log.js";
 import { Messages, isSent } from "./messages.js";
 import { useRecord } from "./record.js";
-import { NextAttempt } from "./retry.js";
 import { Story } from "./story.js";
 import { Timeline } from "./timeline.js";
 import { Waits } from "./waits.js";
@@ -59,8 +58,7 @@ export function Run({ names: [id] }) {
     ${problem && html`<p class="error-text" role="alert">This can be out of date: <${Text} value=${problem} /></p>`}
     ${asked.list.length > 0 &&
     html`<section aria-label="Interrupts" ...${asked.handlers}><${Interrupts} list=${asked.list} closed=${asked.closed} /></section>`}
-    <${Waits} run=${run} />
-    <${NextAttempt} run=${run} events=${events} />
+    <${Waits} run=${run} events=${events} />
     ${run.error && html`<section class="card failed-card"><h2>Error</h2><${LongText} value=${run.error} mono /></section>`}
     ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}
     <div class="columns">

@@ -21,7 +21,7 @@ export function Bulk({ runs, clear }) {
   const rerunning = runs.filter(canRerun);
   const retrying = runs.filter(canRetry);
   const cancel = async () => {
-    const answer = await askToCancel(`Cancel ${counted(cancelling.length)}?`, "Each selected run that has not ended is cancelled.");
+    const answer = await askToCancel(`Cancel ${counted(cancelling.length)}?`, "Each selected run that has not ended is cancelled.", cancelling);
     if (answer === null) return;
     const done = await attempt(() => each(cancelling, (run) => client().cancel(run.id, /** @type {"keep" | "delete"} */ (answer)), "cancelled"));
     if (done) clear();

@@ -61,6 +61,7 @@ function FlowOf({ name }) {
 /** Why a run stands as it does; of one that executes, its progress. @param {{ run: RunRecord }} props */
 function Reason({ run }) {
   const text = run.error ?? run.reason ?? run.waiting_for ?? "";
+  if (run.status === "queued" && run.waiting_for === "time") return html`not before <${Moment} at=${run.not_before} />`;
   return html`${!hasEnded(run) && !chosen.value.has("progress") && html`<${Progress} run=${run} brief /> `}
     ${text && html`<span title=${visible(text)}><${Text} value=${text} /></span>`}`;
 }

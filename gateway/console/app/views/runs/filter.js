@@ -51,6 +51,25 @@ export function filterOf(query) {
   };
 }
 
+const RUN_ID = /^[0-9a-f]{32}$/;
+const END_OF_ID = /^(?:…|\.\.\.)\s*([0-9a-f]+)$/;
+
+/**
+ * What a person searches for: a run by its id, or by the end of it, copied as the console shows it (`…4a022983`), if that
+ * is the end of one known id; else the runs that contain a text.
+ * @param {string} written
+ * @param {ReadonlyMap<string, RunRecord>} runs
+ * @returns {{ run?: string, text: string }}
+ */
+export function sought(written, runs) {
+  const text = written.trim();
+  if (RUN_ID.test(text) || runs.has(text)) return { run: text, text };
+  const end = END_OF_ID.exec(text)?.[1];
+  if (end === undefined) return { text };
+  const [run, other] = [...runs.keys()].filter((id) => id.endsWith(end));
+  return { run: other === undefined ? run : undefined, text: end };
+}
+
 /** @param {URLSearchParams} query */
 function problemsOf(query) {
   const names = [...query.keys()].filter((name) => !NAMES.includes(name));

@@ -21,7 +21,7 @@ export function Actions({ schedule, again }) {
     await attempt(() => (paused ? schedules.resume(name) : schedules.pause(name)), `the schedule is ${paused ? "resumed" : "paused"}`);
     again();
   };
-  const trigger = () => attempt(() => schedules.trigger(name), ({ id }) => `run ${id} is submitted`);
+  const trigger = () => attempt(() => schedules.trigger(name), ({ id }) => `run …${id.slice(-8)} (${visible(schedule.job)} of ${visible(schedule.handle)}) is submitted`);
   const of = visible(name);
   return html`<div class="actions">
     <button onClick=${flip} aria-label=${`${paused ? "Resume" : "Pause"} ${of}`}>${paused ? "Resume" : "Pause"}</button>
