@@ -83,7 +83,7 @@ export function Events({ query }) {
       keyOf=${(/** @type {number} */ row) => String(shown.at(row).number)}
       indexOf=${(/** @type {string} */ key) => shown.rowOf(Number(key))}
       active=${shown.rowOf(active.value)}
-      head=${head}
+      head=${html`<${Head} />`}
       row=${(/** @type {number} */ row) => html`<${Row} entry=${shown.at(row)} active=${active} />`}
     />
     ${chosen && chosen.type !== "gap" && html`<section class="card event-detail" aria-labelledby="event-title">
@@ -93,7 +93,7 @@ export function Events({ query }) {
   </section>`;
 }
 
-const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${COLUMNS}>
+const Head = () => html`<div class="list-head row" role="row" aria-rowindex="1" style=${COLUMNS}>
   ${["Number", "Time", "Event", "Run", "By", "What"].map((title) => html`<span key=${title} role="columnheader">${title}</span>`)}
 </div>`;
 

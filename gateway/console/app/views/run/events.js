@@ -10,8 +10,21 @@ import { Text } from "../../parts/text.js";
 const PAGE = 200;
 const COMMON = new Set(["seq", "at", "type", "by", "run", "handle", "lane"]);
 
+/**
+ * All events of a run, folded at first. What is folded is not rendered, because a run can have many events per second.
+ * @param {{ story: import("./story.js").Story }} props
+ */
+export function AllEvents({ story }) {
+  const open = useSignal(false);
+  const events = story.events.value;
+  return html`<details class="card" onToggle=${(/** @type {any} */ event) => (open.value = event.currentTarget.open)}>
+    <summary><h2>Events</h2> <span class="faint number">${events.length}</span></summary>
+    ${open.value && html`<${FilteredEvents} events=${events} /><${Earlier} story=${story} />`}
+  </details>`;
+}
+
 /** The events, of which a person can choose some types. @param {{ events: readonly GreenroomEvent[] }} props */
-export function FilteredEvents({ events }) {
+function FilteredEvents({ events }) {
   const chosen = useSignal(/** @type {string[]} */ ([]));
   const types = [...new Set(events.map(({ type }) => type))].sort();
   const shown = chosen.value.length > 0 ? events.filter(({ type }) => chosen.value.includes(type)) : events;

@@ -11,7 +11,7 @@ import { useSubject } from "../../state/title.js";
 import { flowOf } from "../runs/filter.js";
 import { PastRuns, usePast } from "../runs/past.js";
 import { Actions, Message } from "./actions.js";
-import { Earlier, FilteredEvents } from "./events.js";
+import { AllEvents, Earlier } from "./events.js";
 import { Files } from "./files.js";
 import { useHeld } from "./held.js";
 import { Interrupts } from "./interrupts.js";
@@ -89,11 +89,7 @@ export function Run({ names: [id] }) {
       <${Message} run=${run} />
       <${Messages} events=${events} />
     </section>`}
-    <details class="card">
-      <summary><h2>Events</h2> <span class="faint number">${events.length}</span></summary>
-      <${FilteredEvents} events=${events} />
-      <${Earlier} story=${story} />
-    </details>
+    <${AllEvents} story=${story} />
   </article>`;
 }
 
