@@ -9,14 +9,16 @@ import { go, to } from "../../state/address.js";
 import { useShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
 import { isDrag } from "../../state/pointer.js";
-import { client, limits, live } from "../../state/session.js";
+import { client, limits, live, may } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
+import { NewRun } from "../new/new.js";
 import { Bulk } from "./bulk.js";
 import { COLUMNS, chosen } from "./columns.js";
 import { endedOptions, filterOf, matcher } from "./filter.js";
 import { Filters } from "./filters.js";
 import { Rows } from "./rows.js";
 
+const NEW = to("runs", [], { new: "1" });
 const HEIGHT = 36;
 const CARD = 92; // the height of a run on a phone
 const PAGE = 500;
@@ -26,6 +28,11 @@ const MOST_PAGES = 10; // that are read at once, if no run in them belongs to th
 
 /** @param {{ query: URLSearchParams }} props */
 export function Runs({ query }) {
+  return query.has("new") ? html`<${NewRun} query=${query} />` : html`<${List} query=${query} />`;
+}
+
+/** @param {{ query: URLSearchParams }} props */
+function List({ query }) {
   const filter = useMemo(() => filterOf(query), [String(query)]);
   const [rows, frame] = useMemo(() => /** @type {const} */ ([built(filter), live.frame.peek()]), [filter]);
   const changes = useSignal(0);
@@ -66,6 +73,8 @@ export function Runs({ query }) {
     <div class="title">
       <h1 id="runs-title">Runs</h1>
       <span class="faint number" aria-live="off">${rows.count.toLocaleString()}${pages.complete ? "" : "+"}</span>
+      <span class="spread"></span>
+      ${may("operator") && html`<a class="button primary" href=${NEW}>New run</a>`}
     </div>
     <${Filters} query=${query} />
     <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
@@ -148,6 +157,7 @@ function flip(selected, id) {
 function keys(rows, active, selected) {
   return [
     ...listKeys("run", rows, active, (id) => go(to("runs", [id]))),
+    ...(may("operator") ? [{ key: "n", what: "New run", run: () => void go(NEW) }] : []),
     { key: "x", what: "Select the run", run: () => rows.indexOf(active.value) >= 0 && flip(selected, active.value) },
   ];
 }
