@@ -8,11 +8,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
+from trio_websocket import open_websocket_url
 
 from greenroom import Jobs, Run, open_engine
 from greenroom.gateway import Role, add_token
 
 from ..clients.browser import needs_browser
+from ..support import until
 from .house import House, log_in, visited
 from .judging import SIDEWAYS, needs_axe, serious, unnamed
 
@@ -280,6 +282,23 @@ async def test_parameters_that_the_fields_cannot_show_begin_as_json(home):
         f"location.pathname.startsWith('/runs/') && !location.pathname.endsWith('{first.id}')"
     )
     assert (await started(home)).params == {"url": "", "tags": ["\u202ea"]}
+
+
+async def test_a_form_stays_when_the_executor_that_has_its_job_leaves(home):
+    url = home.url.replace("http", "ws", 1) + "/executor"
+    attach = {"type": "attach", "executor": "gpu", "start": "1", "jobs": [{"name": "render"}], "slots": 1}
+    await home.tab.open(f"{home.url}/runs?new=1&job=render")
+    await home.tab.until_text("There is no job render")
+    async with open_websocket_url(url) as socket:
+        await socket.send_message(json.dumps(attach))
+        await fill(home, "Handle", "alice")
+        assert "crawl" not in await home.tab.text("main")
+        frame = {"type": "frame", "first": 1, "ack": 0, "messages": [{"type": "draining"}]}
+        await socket.send_message(json.dumps(frame))
+    await until(home.engine, lambda now: not now.executors)
+    await home.tab.click("Start")
+    await home.tab.until_text('invalid: job "render" not found', "form.form")
+    assert await home.tab.run("document.querySelector('[name=handle]').value") == "alice"
 
 
 async def test_unknown_jobs_and_runs_are_named(home):

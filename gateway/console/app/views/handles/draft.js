@@ -109,7 +109,7 @@ export function Draft({ name, handle, last }) {
 function Start({ handle, last, off, submit }) {
   const job = useSignal(/** @type {string | null} */ (null));
   const onConflict = useSignal(/** @type {OnConflict} */ ("reject"));
-  const jobs = useJobs() ?? [];
+  const { jobs } = useJobs();
   const chosen = job.value ?? last?.job ?? "";
   const conflict = handle.locked && onConflict.value === "reject" ? conflictOf(handle) : chosen.trim() ? "" : "choose a job";
   const disabled = off || conflict !== "";
@@ -120,7 +120,7 @@ function Start({ handle, last, off, submit }) {
       <label class="field wide"><span>job</span>
         <input id="job" list="jobs" value=${chosen} onInput=${(/** @type {any} */ event) => (job.value = event.currentTarget.value)} />
       </label>
-      <datalist id="jobs">${jobs.map((one) => html`<option key=${one.name} value=${one.name}></option>`)}</datalist>
+      <datalist id="jobs">${jobs?.map((one) => html`<option key=${one.name} value=${one.name}></option>`)}</datalist>
       <label class="field"><span>if the handle is busy</span>
         <select id="on-conflict" value=${onConflict.value} onChange=${(/** @type {any} */ event) => (onConflict.value = event.currentTarget.value)}>
           ${Object.entries(BUSY).map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}

@@ -89,7 +89,7 @@ export function Form({ job, run }) {
       <summary>More</summary>
       <div class="form">
         <${Field} name="lane" label="Lane" value=${run?.lane} placeholder=${job.lane} />
-        <${Field} name="priority" label="Priority, from -100 to 100" type="number" value=${run?.priority || ""} placeholder="that of the job" />
+        <${Field} name="priority" label="Priority, from -100 to 100" type="number" value=${run?.priority} placeholder="that of the job" />
         <label><span>Start not before</span><input type="datetime-local" name="start_at" step="1" /></label>
         <label><span>If the handle is busy</span>
           <select name="on_conflict" value=${onConflict.value} onChange=${(/** @type {any} */ event) => (onConflict.value = event.currentTarget.value)}>

@@ -12,21 +12,24 @@ import { inBrief } from "./schema.js";
 
 const PAGE = 100;
 
-/** The jobs; null until they are read. They are read again when an executor brings or takes one. @returns {JobInfo[] | null} */
+/** The jobs; null until they are read. They are read again when an executor brings or takes one. */
 export function useJobs() {
   const jobs = useSignal(/** @type {JobInfo[] | null} */ (null));
+  const failed = useSignal(false);
   const executors = live.executors.value;
   const brought = useMemo(() => [...new Set(executors.flatMap(([, one]) => one.jobs))].sort().join("\n"), [executors]);
   useEffect(() => {
     let open = true;
     const read = async () => {
       const found = await report(() => client().listJobs());
-      if (open && found) jobs.value = found;
+      if (!open) return;
+      failed.value = found === undefined;
+      jobs.value = found ?? jobs.peek();
     };
     read();
     return () => void (open = false);
   }, [brought]);
-  return jobs.value;
+  return { jobs: jobs.value, failed: failed.value };
 }
 
 /** The address of the form for a job. @param {string} job @param {string | null} of the run whose parameters it begins with */

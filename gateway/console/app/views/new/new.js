@@ -1,6 +1,6 @@
 /** A new run: first the choice of its job, then the form. The address contains the job, and the run that the form begins with. */
 
-import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
+import { html, useEffect, useMemo, useRef, useSignal } from "../../../vendor/ui.js";
 import { Nothing, RunLink } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
@@ -10,6 +10,7 @@ import { report } from "../../state/toasts.js";
 import { Form } from "./form.js";
 import { Choice, useJobs } from "./jobs.js";
 
+/** @typedef {import("../../../greenroom.js").JobInfo} JobInfo */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
 /** @param {{ query: URLSearchParams }} props */
@@ -21,11 +22,11 @@ export function NewRun({ query }) {
 /** @param {{ query: URLSearchParams }} props */
 function Permitted({ query }) {
   const of = query.get("of");
-  const jobs = useJobs();
+  const { jobs, failed } = useJobs();
   const run = useRun(of);
   const wanted = query.get("job") ?? run?.job ?? null;
-  const job = jobs?.find(({ name }) => name === wanted);
-  useEffect(focusHeading, [job !== undefined]);
+  const job = useKept(jobs?.find(({ name }) => name === wanted), wanted);
+  useEffect(focusHeading, [job?.name]);
   return html`<section aria-labelledby="new-title">
     <div class="title">
       <h1 id="new-title">New run${job && html` of <${Text} value=${job.name} />`}</h1>
@@ -37,11 +38,18 @@ function Permitted({ query }) {
     ${of !== null && run === null && html`<p class="error-text" role="alert">The run that it should begin with could not be read.</p>`}
     ${jobs && wanted && !job && html`<p class="error-text" role="alert">There is no job <${Text} value=${wanted} />: choose another one.</p>`}
     ${jobs === null || run === undefined
-      ? html`<${Nothing}>Reading the jobs…<//>`
+      ? html`<${Nothing}>${failed ? "The jobs could not be read: open this page again." : "Reading…"}<//>`
       : job
       ? html`<${Form} key=${`${job.name} ${of}`} job=${job} run=${run ?? undefined} />`
       : html`<p>Choose its job. To start a flow, open it under <a href=${to("flows")}>Flows</a>.</p><${Choice} jobs=${jobs} of=${of} />`}
   </section>`;
+}
+
+/** The job of the form, also if the executor that has it leaves: what the person has written stays. @param {JobInfo | undefined} found @param {string | null} wanted */
+function useKept(found, wanted) {
+  const kept = useRef(found);
+  if (found) kept.current = found;
+  return kept.current?.name === wanted ? kept.current : undefined;
 }
 
 /** The run with this id: undefined until it is read, null if there is none. @param {string | null} id @returns {RunRecord | null | undefined} */
