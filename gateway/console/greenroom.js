@@ -860,7 +860,7 @@ const STARTS = new Set(["submit", "submit_many", "start_flow"]);
 const MOST_RUNS = 10_000; // of one batch
 const LISTS = [
   ...["submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"],
-  ...["schedules", "webhooks", "files"],
+  ...["schedules", "webhooks", "files", "jobs"],
 ];
 const UNAUTHORIZED = 4401;
 const LONGEST_TIMEOUT = 2 ** 31 - 1;
@@ -1284,6 +1284,11 @@ export class Client {
     const given = toWire("listRuns", options, [...RUNS, "limit", "before"]);
     const reply = await this.#ask({ ...given, type: "list_runs" }, true);
     return reply.runs ?? [];
+  }
+
+  /** The jobs that can be submitted, by name: each with its lane, and the JSON Schema of its parameters. */
+  async listJobs() {
+    return (await this.#ask({ type: "list_jobs" }, true)).jobs ?? [];
   }
 
   /** The files that a run has finished: their paths, and their sizes in bytes. */

@@ -109,6 +109,7 @@ async def test_every_command_does_what_the_engine_does(which: str):
         found.cancelled = (await last.cancel()).status;
         await last.result().catch(() => {});
         found.listed = (await client.listRuns({ status: ["succeeded"], limit: 2 })).length;
+        found.jobs = (await client.listJobs()).map(({ name, lane }) => `${name} in ${lane}`);
         found.history = (await client.history(add.id)).map((event) => event.to);
         found.same = [await client.snapshot(), client.state.snapshot()];
         found.role = client.role;
@@ -139,6 +140,7 @@ async def test_every_command_does_what_the_engine_does(which: str):
         "none": 0,
         "cancelled": "cancelled" if found["cancelled"] == "cancelled" else "cancelling",
         "listed": 2,
+        "jobs": ["add in main", "ask in main", "brief in main", "log in main", "wait in main"],
         "history": ["queued", "running", "succeeded"],
         "role": "admin",
     }

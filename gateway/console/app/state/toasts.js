@@ -24,6 +24,9 @@ export function toast(text, kind = "done") {
   if (kind === "done") setTimeout(() => dismiss(id), SHOWN_FOR); // an error stays until it is dismissed
 }
 
+/** @param {string} text */
+const toastError = (text) => toast(text, "error");
+
 /** @param {number} id */
 export function dismiss(id) {
   toasts.value = toasts.value.filter((one) => one.id !== id);
@@ -35,11 +38,12 @@ export function dismiss(id) {
  * @template T
  * @param {() => Promise<T>} command
  * @param {string | ((result: T) => string)} [done] what to say once it is carried out
+ * @param {(text: string) => void} [refused] shows an error, as a form does that the command belongs to
  * @returns {Promise<T | undefined>}
  */
-export async function attempt(command, done = "") {
+export async function attempt(command, done = "", refused = toastError) {
   if (lost.peek()) {
-    toast(NOT_CONNECTED, "error");
+    refused(NOT_CONNECTED);
     return undefined;
   }
   const free = holdButton();
@@ -48,11 +52,11 @@ export async function attempt(command, done = "") {
     if (!lost.peek()) return;
     // a command that cannot be repeated safely is rejected now, and says so itself
     setTimeout(() => {
-      if (waits) toast(UNANSWERED, "error");
+      if (waits) refused(UNANSWERED);
       stop();
     });
   });
-  const result = await report(command, done);
+  const result = await report(command, done, refused);
   waits = false;
   stop();
   free();
@@ -64,19 +68,19 @@ export async function attempt(command, done = "") {
  * @template T
  * @param {() => Promise<T>} command
  * @param {string | ((result: T) => string)} [done] what to say once it is carried out
+ * @param {(text: string) => void} [refused]
  * @returns {Promise<T | undefined>}
  */
-export async function report(command, done = "") {
+export async function report(command, done = "", refused = toastError) {
   try {
     const result = await command();
     const text = typeof done === "function" ? done(result) : done;
     if (text) toast(text);
     return result;
   } catch (error) {
-    const refused = /** @type {{ code?: string, message: string }} */ (error);
-    const { code, message } = refused;
-    noteOutage(refused);
-    toast(code ? `${code}: ${message}` : message, "error");
+    const { code, message } = /** @type {{ code?: string, message: string }} */ (error);
+    noteOutage({ code, message });
+    refused(code ? `${code}: ${message}` : message);
     return undefined;
   }
 }

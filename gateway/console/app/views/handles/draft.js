@@ -9,6 +9,7 @@ import { Requests } from "../../state/requests.js";
 import { client, limits, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { useUnsaved } from "../../state/unsaved.js";
+import { useJobs } from "../new/jobs.js";
 import { BUSY } from "./busy.js";
 
 /** @typedef {import("../../../greenroom.js").HandleState} HandleState */
@@ -101,10 +102,10 @@ export function Draft({ name, handle, last }) {
 function Start({ handle, last, off, submit }) {
   const job = useSignal(/** @type {string | null} */ (null));
   const onConflict = useSignal(/** @type {OnConflict} */ ("reject"));
-  const jobs = useMemo(() => [...new Set([...live.runs.values()].map((run) => run.job))].sort(), []);
+  const { jobs } = useJobs();
   const chosen = job.value ?? last?.job ?? "";
-  const conflict = handle.locked && onConflict.value === "reject" ? conflictOf(handle) : "";
-  const disabled = off || conflict !== "" || !chosen.trim();
+  const conflict = handle.locked && onConflict.value === "reject" ? conflictOf(handle) : chosen.trim() ? "" : "choose a job";
+  const disabled = off || conflict !== "";
   /** @param {"start" | "continue"} kind */
   const click = (kind) => () => submit(kind, chosen, onConflict.value);
   return html`<h2>Start a run with these parameters</h2>
@@ -112,7 +113,7 @@ function Start({ handle, last, off, submit }) {
       <label class="field wide"><span>job</span>
         <input id="job" list="jobs" value=${chosen} onInput=${(/** @type {any} */ event) => (job.value = event.currentTarget.value)} />
       </label>
-      <datalist id="jobs">${jobs.map((one) => html`<option key=${one} value=${one}></option>`)}</datalist>
+      <datalist id="jobs">${jobs?.map((one) => html`<option key=${one.name} value=${one.name}></option>`)}</datalist>
       <label class="field"><span>if the handle is busy</span>
         <select id="on-conflict" value=${onConflict.value} onChange=${(/** @type {any} */ event) => (onConflict.value = event.currentTarget.value)}>
           ${Object.entries(BUSY).map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}
@@ -142,7 +143,7 @@ function problemOf(text) {
 }
 
 /** Why a start is refused now. @param {HandleState} handle */
-function conflictOf({ active_run: id }) {
+export function conflictOf({ active_run: id }) {
   const run = live.runs.get(id ?? "");
   if (!run) return "the handle is busy";
   if (hasEnded(run)) return `the body of run …${run.id.slice(-8)} has not ended`;

@@ -16,6 +16,7 @@ import { nameOf } from "../runs/name.js";
 
 export const RERUN = "Submit it again: a new run with the same job, handle, lane, kind and parameters. What has ended stays as it is.";
 export const RETRY = "The same as Rerun, but only for what has failed, timed out or was rejected.";
+const EDIT = "Fill in the form of a new run with its job, handle, lane, parameters, tags and priority.";
 
 /**
  * Whether to cancel, and what becomes of the files; null if not.
@@ -57,6 +58,7 @@ export function Actions({ run }) {
     ${canCancel(run) && html`<button class="danger" onClick=${cancel}>Cancel</button>`}
     ${run.status === "cancelling" && html`<button disabled>Cancelling…</button>`}
     ${canRetry(run) && html`<button class="primary" title=${RETRY} onClick=${() => again("retry")}>Retry</button>`}
+    ${canRerun(run) && run.job !== "flow" && html`<a class="button" title=${EDIT} href=${to("runs", [], { new: "1", of: run.id })}>Edit and rerun</a>`}
     ${canRerun(run) && html`<button title=${RERUN} onClick=${() => again("rerun")}>Rerun</button>`}
   </div>`;
 }

@@ -9,8 +9,9 @@ import { go, to } from "../../state/address.js";
 import { useShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
 import { isDrag } from "../../state/pointer.js";
-import { client, limits, live } from "../../state/session.js";
+import { client, limits, live, may } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
+import { NewRun } from "../new/new.js";
 import { Bulk } from "./bulk.js";
 import { COLUMNS, chosen } from "./columns.js";
 import { endedOptions, filterOf, matcher, workOf } from "./filter.js";
@@ -18,6 +19,7 @@ import { Filters } from "./filters.js";
 import { AllThatMatch } from "./matching.js";
 import { Rows } from "./rows.js";
 
+const NEW = to("runs", [], { new: "1" });
 const HEIGHT = 36;
 const CARD = 92; // the height of a run on a phone
 export const PAGE = 500;
@@ -27,6 +29,11 @@ const MOST_PAGES = 10; // that are read at once, if no run in them belongs to th
 
 /** @param {{ query: URLSearchParams }} props */
 export function Runs({ query }) {
+  return query.has("new") ? html`<${NewRun} query=${query} />` : html`<${List} query=${query} />`;
+}
+
+/** @param {{ query: URLSearchParams }} props */
+function List({ query }) {
   const filter = useMemo(() => filterOf(query), [String(query)]);
   const [rows, frame] = useMemo(() => /** @type {const} */ ([built(filter), live.frame.peek()]), [filter]);
   const changes = useSignal(0);
@@ -69,6 +76,7 @@ export function Runs({ query }) {
       <span class="faint number" aria-live="off">${rows.count.toLocaleString()}${pages.complete ? "" : "+"}</span>
       <span class="spread"></span>
       <${AllThatMatch} filter=${filter} query=${String(query)} />
+      ${may("operator") && html`<a class="button primary" href=${NEW}>New run</a>`}
     </div>
     <${Filters} query=${query} />
     <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
@@ -151,6 +159,7 @@ function flip(selected, id) {
 function keys(rows, active, selected) {
   return [
     ...listKeys("run", rows, active, (id) => go(to("runs", [id]))),
+    ...(may("operator") ? [{ key: "n", what: "New run", run: () => void go(NEW) }] : []),
     { key: "x", what: "Select the run", run: () => rows.indexOf(active.value) >= 0 && flip(selected, active.value) },
   ];
 }
