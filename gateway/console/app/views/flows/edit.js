@@ -4,6 +4,7 @@ import { html, useEffect, useMemo, useRef, useSignal } from "../../../vendor/ui.
 import { Editor } from "../../parts/editor.js";
 import { Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
+import { onReturn } from "../../state/reading.js";
 import { client } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { useUnsaved } from "../../state/unsaved.js";
@@ -43,9 +44,11 @@ export function Edit({ name, base, definition = FIRST }) {
       }
     };
     const timer = setTimeout(check, checked.peek() ? PAUSE : 0);
+    const ignoreReturn = onReturn(() => void (problem.peek() && check()));
     return () => {
       current = false;
       clearTimeout(timer);
+      ignoreReturn();
     };
   }, [text.value]);
 

@@ -1,0 +1,138 @@
+"""What people rely on after a lost connection, after a login, and beside others who edit the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+from ..clients.browser import needs_browser
+from ..clients.proxy import Proxy, proxy
+from ..flow.definitions import TIMER, flow
+from .house import House, pass_runs, without_failed_connections
+
+pytestmark = needs_browser
+
+IMPATIENT = """(() => {
+    const wait = setTimeout;
+    window.setTimeout = (call, delay) => wait(call, delay === 30_000 ? 100 : delay);
+})()"""
+"""Let what waits for a connection give up sooner."""
+
+
+async def go(home: House, path: str) -> None:
+    """Show a view without loading the page."""
+    await home.tab.run(f"history.pushState(null, '', '{path}'); dispatchEvent(new PopStateEvent('popstate'))")
+
+
+@asynccontextmanager
+async def behind(home: House, path: str, text: str) -> AsyncIterator[Proxy]:
+    """A page that shows a text, behind a proxy."""
+    async with proxy(home.gateway.port) as between:
+        await home.tab.open(f"http://127.0.0.1:{between.port}/{path}")
+        await home.tab.until_text(text, "main")
+        yield between
+    home.tab.problems = without_failed_connections(home.tab.problems)
+
+
+@asynccontextmanager
+async def cut_off(home: House, path: str, text: str) -> AsyncIterator[Proxy]:
+    """A page that has shown a text, and has no connection now."""
+    async with behind(home, path, text) as between:
+        await cut(home, between)
+        yield between
+
+
+async def cut(home: House, between: Proxy) -> None:
+    """Let the page lose its connection, and soon give up what waits for one."""
+    between.refuses = True
+    between.cut()
+    await home.tab.until_text("reconnecting", ".connection")
+    await home.tab.run(IMPATIENT)
+
+
+# After a lost connection.
+
+
+async def test_the_history_of_a_handle_is_read_when_the_connection_is_back(home):
+    await home.engine.submit("fail", handle="old", params="no")
+    await pass_runs(home, 1000)
+    async with cut_off(home, "handles", "Handles") as between:
+        await go(home, "/handles/old")
+        await home.tab.until_text("last outcome not loaded", ".title")
+        assert "There are no runs yet" not in await home.tab.text("main")
+        await home.tab.until_text("was not carried out", "main")
+        assert "There are no runs yet" not in await home.tab.text("main")
+        between.refuses = False
+        await home.tab.until_text("Failed", ".title")
+        await home.tab.until("!document.querySelector('main .error-text[role]')")
+        assert not await home.tab.run("document.querySelector('.toast.error')")
+
+
+async def test_older_runs_that_a_person_asked_for_are_read_when_the_connection_is_back(home):
+    await pass_runs(home, 1100)
+    async with cut_off(home, "runs", "Runs") as between:
+        await go(home, "/runs?text=nothing-like-this")
+        await home.tab.until_text("Older runs could not be read.", "main")
+        between.refuses = False
+        await home.tab.until_text("No run matches the filter.", "main")
+
+
+async def test_a_version_of_a_flow_is_read_when_the_connection_is_back(home):
+    await home.engine.flows.publish("ship", flow("", first=TIMER))
+    await home.engine.flows.publish("ship", flow("", second=TIMER))
+    async with cut_off(home, "flows/ship", "version 1") as between:
+        await go(home, "/flows/ship?version=1")
+        await home.tab.until_text("was not carried out", "main")
+        between.refuses = False
+        await home.tab.until("document.querySelector('[data-path=\"first\"]')")
+
+
+async def test_a_list_of_flows_is_read_when_the_connection_is_back(home):
+    await home.engine.flows.publish("ship", flow("", first=TIMER))
+    async with behind(home, "flows", "ship") as between:
+        await go(home, "/runs")
+        await cut(home, between)
+        await go(home, "/flows")
+        await home.tab.until_text("was not carried out", "main")
+        between.refuses = False
+        await home.tab.until_text("ship", "table")
+        assert not await home.tab.run("document.querySelector('main .error-text')")
+
+
+async def test_the_graph_and_the_node_runs_of_a_run_are_read_when_the_connection_is_back(home):
+    await home.engine.flows.publish("ship", flow("", first=TIMER))
+    ticket = await home.engine.flows.start("ship")
+    await ticket.wait(30)
+    async with cut_off(home, f"runs/{ticket.id}", "first") as between:
+        await home.tab.run("document.querySelector('.node-runs details').open = true")
+        await home.tab.until_text("was not carried out", ".node-runs")
+        between.refuses = False
+        await home.tab.until_text("Input", ".node-runs")
+        await cut(home, between)
+        await go(home, "/runs")
+        await go(home, f"/runs/{ticket.id}")
+        await home.tab.until_text("get_task was not carried out", "main")
+        between.refuses = False
+        await home.tab.until("document.querySelector('[data-path=\"first\"]')")
+
+
+async def test_a_definition_is_checked_when_the_connection_is_back(home):
+    async with cut_off(home, "flows?edit=1", "No errors.") as between:
+        await home.tab.run(
+            "document.querySelector('.editor').shadowRoot.querySelector('.cm-content').focus()"
+        )
+        await home.tab.call("Input.insertText", text="# more\n")
+        await home.tab.until_text("was not carried out", ".edit")
+        between.refuses = False
+        await home.tab.until_text("No errors.", ".edit")
+        await home.tab.until("!document.querySelector('.edit > .error-text')")
+
+
+async def test_next_times_are_read_when_the_connection_is_back(home):
+    async with cut_off(home, "schedules", "Schedules") as between:
+        await home.tab.click("New schedule")
+        await home.tab.fill("[name=cron]", "0 3 * * *")
+        await home.tab.until_text("was not carried out", ".preview")
+        between.refuses = False
+        await home.tab.until("document.querySelector('.preview time')")
