@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
+import pytest
 
 from ..clients.browser import needs_browser
 from ..clients.proxy import Proxy, proxy
@@ -12,6 +15,8 @@ from ..flow.definitions import TIMER, flow
 from .house import House, pass_runs, without_failed_connections
 
 pytestmark = needs_browser
+
+LARGE = 2**53 + 1
 
 IMPATIENT = """(() => {
     const wait = setTimeout;
@@ -136,3 +141,47 @@ async def test_next_times_are_read_when_the_connection_is_back(home):
         await home.tab.until_text("was not carried out", ".preview")
         between.refuses = False
         await home.tab.until("document.querySelector('.preview time')")
+
+
+# Beside others who edit the same.
+
+HOLD_SUBMIT = """(() => {
+    const { send } = WebSocket.prototype;
+    WebSocket.prototype.send = function (data) {
+        if (JSON.parse(data).type === "submit") window.late = () => send.call(this, data);
+        else send.call(this, data);
+    };
+})()"""
+"""Keep the next submission of the page until `late()`."""
+
+
+async def start(home: House, button: str, meanwhile: Any) -> Any:
+    """Click a button that starts a run; on the way, the draft changes. Returns the run's parameters."""
+    await home.tab.run(HOLD_SUBMIT)
+    await home.tab.click(button)
+    await home.tab.until("'late' in window")
+    await home.engine.set_params("alice", meanwhile)
+    await home.tab.run("late()")
+    await home.tab.until("location.pathname.startsWith('/runs/')")
+    return (await home.engine.list_runs(handle="alice"))[0].params
+
+
+@pytest.mark.parametrize(
+    ("shown", "text"),
+    [({"a": 1, "b": LARGE}, f'"b": {LARGE}'), ({}, "{}"), (None, "")],
+)
+@pytest.mark.parametrize("button", ["Start", "Continue from the checkpoint"])
+async def test_a_run_gets_the_parameters_that_were_shown_at_the_click(button, shown, text, home):
+    await (await home.engine.submit("fail", handle="alice", params={})).wait(30)
+    await home.engine.set_params("alice", shown)
+    await home.tab.open(f"{home.url}/handles/alice")
+    await home.tab.until(f"document.querySelector('#draft')?.value.includes({json.dumps(text)})")
+    assert await start(home, button, {"a": 5, "b": 5}) == (shown or {})
+    assert (await home.engine.snapshot()).handles["alice"].params == {"a": 5, "b": 5}
+
+
+async def test_a_run_gets_the_numbers_that_were_typed(home):
+    await home.tab.open(f"{home.url}/handles/alice")
+    await home.tab.fill("#draft", f'{{"a": 1.0, "b": {LARGE}}}')
+    await home.tab.fill("#job", "wait")
+    assert json.dumps(await start(home, "Start", None)) == f'{{"a": 1.0, "b": {LARGE}}}'

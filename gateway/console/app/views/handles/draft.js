@@ -41,8 +41,7 @@ export function Draft({ name, handle, last }) {
 
   /** Save the draft. Returns whether it is saved. */
   const save = async () => {
-    const params = text.trim() ? parseExact(text) : null;
-    if (!(await succeeded(() => client().setParams(name, params)))) return false;
+    if (!(await succeeded(() => client().setParams(name, read(text))))) return false;
     edited.value = null;
     return true;
   };
@@ -57,10 +56,8 @@ export function Draft({ name, handle, last }) {
     if (changed && !(await save())) return;
     const submission = JSON.stringify([job, kind, onConflict, text]);
     const requestId = requests.idOf(submission);
-    const ticket = await attempt(
-      () => client().submit(job, { handle: name, kind, onConflict, requestId, ...(offers && { params: last?.params }) }),
-      "submitted",
-    );
+    const params = read(text) ?? {}; // what is shown, although someone can change the draft meanwhile
+    const ticket = await attempt(() => client().submit(job, { handle: name, kind, onConflict, requestId, params }), "submitted");
     if (ticket) requests.answered(submission);
     if (ticket && !handle.locked) go(to("runs", [ticket.id]));
   };
@@ -137,10 +134,13 @@ function Start({ handle, last, off, submit }) {
 /** @param {unknown} params */
 const written = (params) => (params === null ? "" : writeExact(params, 2));
 
+/** The parameters that a text is; null for none. @param {string} text */
+const read = (text) => (text.trim() ? parseExact(text) : null);
+
 /** @param {string} text */
 function problemOf(text) {
   try {
-    if (text.trim()) parseExact(text);
+    read(text);
     return "";
   } catch (error) {
     return `the draft is not valid JSON: ${/** @type {Error} */ (error).message}`;
