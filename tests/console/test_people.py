@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from greenroom.gateway import GatewayConfig, Role, add_token, remove_token
+
 from ..clients.browser import needs_browser
 from ..clients.proxy import Proxy, proxy
 from ..flow.definitions import TIMER, flow
-from .house import House, pass_runs, without_failed_connections
+from .house import House, house, pass_runs, without_failed_connections
+from .test_flows import CONTENT, SHIP, write
 
 pytestmark = needs_browser
 
@@ -124,9 +128,7 @@ async def test_the_graph_and_the_node_runs_of_a_run_are_read_when_the_connection
 
 async def test_a_definition_is_checked_when_the_connection_is_back(home):
     async with cut_off(home, "flows?edit=1", "No errors.") as between:
-        await home.tab.run(
-            "document.querySelector('.editor').shadowRoot.querySelector('.cm-content').focus()"
-        )
+        await home.tab.run(f"{CONTENT}.focus()")
         await home.tab.call("Input.insertText", text="# more\n")
         await home.tab.until_text("was not carried out", ".edit")
         between.refuses = False
@@ -185,3 +187,115 @@ async def test_a_run_gets_the_numbers_that_were_typed(home):
     await home.tab.fill("#draft", f'{{"a": 1.0, "b": {LARGE}}}')
     await home.tab.fill("#job", "wait")
     assert json.dumps(await start(home, "Start", None)) == f'{{"a": 1.0, "b": {LARGE}}}'
+
+
+# A login, and another one.
+
+DRAFT = "document.querySelector('#draft')?.value"
+
+
+class People:
+    """Who may use a server; they log in with the same page."""
+
+    def __init__(self, home: House, tokens: Path) -> None:
+        self._home = home
+        self._config = GatewayConfig(token_file=tokens)
+        self._tokens = tokens
+
+    async def log_in(self, name: str, role: Role = Role.OPERATOR) -> None:
+        """Log in with a new token."""
+        token = add_token(self._tokens, name, role)
+        self._home.gateway.reconfigure(self._config)
+        await self._home.tab.fill("#token", token)
+        await self._home.tab.click("Log in")
+        await self._home.tab.until_text(name, "header")
+
+    async def revoke(self, name: str) -> None:
+        """Take the token away, and wait until the page asks for another one."""
+        remove_token(self._tokens, name)
+        self._home.gateway.reconfigure(self._config)
+        await self._home.tab.until_text("token has been revoked", "form")
+
+
+@asynccontextmanager
+async def visited_by(name: str, path: str, tokens: Path) -> AsyncIterator[tuple[House, People]]:
+    """A page that this person has opened with a token."""
+    add_token(tokens, "root", Role.ADMIN)
+    async with house(token_file=tokens) as home:
+        people = People(home, tokens)
+        await home.engine.flows.publish("ship", SHIP, status="draft")
+        await home.tab.open(f"{home.url}/{path}")
+        await people.log_in(name)
+        yield home, people
+
+
+async def edit_draft(home: House) -> None:
+    await home.tab.until("document.querySelector('#draft')")
+    await home.tab.fill("#draft", '{"hours": 1}')
+
+
+async def edit_flow(home: House) -> None:
+    await write(home, "start: typed")
+
+
+EDITS = [
+    ("handles/free", edit_draft, DRAFT, '{"hours": 1}'),
+    ("flows/ship?version=1&edit=1", edit_flow, f"{CONTENT}?.innerText", "start: typed"),
+    ("flows?edit=1", edit_flow, f"{CONTENT}?.innerText", "start: typed"),
+]
+
+
+@pytest.mark.parametrize(("path", "edit", "shown", "text"), EDITS)
+async def test_edits_are_not_lost_by_a_logout_without_a_question(path, edit, shown, text, tmp_path: Path):
+    async with visited_by("ada", path, tmp_path / "tokens") as (home, people):
+        await edit(home)
+        await home.tab.click("Log out", "header")
+        await home.tab.click("Back", "dialog")
+        assert await home.tab.run(shown) == text
+        await home.tab.click("Log out", "header")
+        await home.tab.click("Leave, and lose the edits", "dialog")
+        await home.tab.until("document.querySelector('#token')")
+        assert "kept" not in await home.tab.text()
+        remove_token(tmp_path / "tokens", "ada")
+        await people.log_in("ada")
+        await home.tab.until(f"![undefined, {json.dumps(text)}].includes({shown})")
+
+
+@pytest.mark.parametrize(("path", "edit", "shown", "text"), EDITS)
+async def test_edits_survive_a_revoked_token_for_the_same_person(path, edit, shown, text, tmp_path: Path):
+    async with visited_by("ada", path, tmp_path / "tokens") as (home, people):
+        await edit(home)
+        await people.revoke("ada")
+        await home.tab.until_text("What you have edited is kept until you log in as ada again.")
+        await people.log_in("ada")
+        await home.tab.until(f"{shown} === {json.dumps(text)}")
+        await home.tab.click("Log out", "header")  # they are still not saved
+        await home.tab.until_text("Leave without saving?", "dialog")
+
+
+@pytest.mark.parametrize(("name", "role"), [("bob", Role.OPERATOR), ("ada", Role.VIEWER)])
+async def test_who_cannot_save_edits_after_a_login_learns_that_they_are_lost(name, role, tmp_path: Path):
+    async with visited_by("ada", "handles/free", tmp_path / "tokens") as (home, people):
+        await edit_draft(home)
+        await people.revoke("ada")
+        await people.log_in(name, role)
+        await home.tab.until_text("What ada had edited before this login was not saved", ".toast.error")
+        await home.tab.until(f"{DRAFT} === ''")
+
+
+async def test_a_question_is_closed_when_the_person_changes(tmp_path: Path):
+    async with visited_by("ada", "", tmp_path / "tokens") as (home, people):
+        ticket = await home.engine.submit("wait", handle="alice")
+        await go(home, f"/runs/{ticket.id}")
+        await home.tab.click("Cancel", "main")
+        await home.tab.until("document.querySelector('dialog[open]')")
+        await people.revoke("ada")
+        assert not await home.tab.run("document.querySelector('dialog')")
+        await people.log_in("bob")
+        await home.tab.until_text("running", ".title")
+        assert not await home.tab.run("document.querySelector('dialog')")
+        await home.tab.click("Cancel", "main")
+        await home.tab.click("Cancel, keep files", "dialog")
+        await home.tab.until_text("cancelled", ".title")
+        by = {event.by for event in await home.engine.history(ticket.id)}
+        assert by & {"ada", "bob"} == {"bob"}

@@ -7,7 +7,7 @@ import { go, to } from "../../state/address.js";
 import { onReturn } from "../../state/reading.js";
 import { client } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
-import { useUnsaved } from "../../state/unsaved.js";
+import { takeKept, useUnsaved } from "../../state/unsaved.js";
 import { placeOf } from "./places.js";
 import { toYaml } from "./yaml.js";
 
@@ -19,11 +19,13 @@ const FIRST = { start: "first", nodes: { first: { kind: "timer", params: { delay
 
 /** @param {{ name?: string, base?: VersionRow, definition?: any }} props `base` is the version that is edited */
 export function Edit({ name, base, definition = FIRST }) {
-  const first = useMemo(() => toYaml(definition), []);
+  const before = useMemo(takeKept, []);
+  const stored = useMemo(() => toYaml(definition), []);
+  const first = before?.text ?? stored;
   const text = useSignal(first);
-  const kept = useRef(first); // what is saved, or may be lost
-  useUnsaved(() => text.peek() !== kept.current);
-  const given = useSignal(name ?? "");
+  const kept = useRef(stored); // what is saved, or may be lost
+  const given = useSignal(before?.name ?? name ?? "");
+  useUnsaved(() => text.peek() !== kept.current && { text: text.peek(), name: given.peek() });
   const mistakes = useSignal(/** @type {Mistake[]} */ ([]));
   const checked = useSignal("");
   const problem = useSignal("");

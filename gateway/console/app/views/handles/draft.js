@@ -8,7 +8,7 @@ import { go, to } from "../../state/address.js";
 import { Requests } from "../../state/requests.js";
 import { client, limits, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
-import { useUnsaved } from "../../state/unsaved.js";
+import { takeKept, useUnsaved } from "../../state/unsaved.js";
 
 /** @typedef {import("../../../greenroom.js").HandleState} HandleState */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
@@ -28,14 +28,14 @@ const mayEdit = () => may("operator") && (limits.value === null || limits.value.
 export function Draft({ name, handle, last }) {
   const stored = useMemo(() => written(handle.params), [handle.params]);
   const offered = useMemo(() => (stored === "" && may("operator") ? written(last?.params ?? null) : ""), [stored, last?.params]);
-  const edited = useSignal(/** @type {{ text: string, of: string } | null} */ (null));
+  const edited = useSignal(useMemo(() => /** @type {{ text: string, of: string } | null} */ (takeKept()), []));
   const sending = useSignal(false);
   const requests = useMemo(() => new Requests(), [name]);
 
   const offers = edited.value === null && !["", "{}"].includes(offered);
   const text = edited.value?.text ?? (offers ? offered : stored);
   const changed = edited.value !== null && text !== stored;
-  useUnsaved(() => edited.peek() !== null && edited.peek()?.text !== stored);
+  useUnsaved(() => edited.peek()?.text !== stored && edited.peek());
   const problem = changed || offers ? problemOf(text) : "";
   const off = problem !== "" || sending.value;
 
