@@ -189,6 +189,35 @@ async def test_a_run_gets_the_numbers_that_were_typed(home):
     assert json.dumps(await start(home, "Start", None)) == f'{{"a": 1.0, "b": {LARGE}}}'
 
 
+async def test_the_editor_warns_when_someone_else_changes_the_draft_of_a_flow(home):
+    await home.engine.flows.publish("ship", flow("", first=TIMER), status="draft")
+    await home.tab.open(f"{home.url}/flows/ship?version=1&edit=1")
+    await home.tab.until_text("No errors.", ".edit")
+    await home.engine.flows.publish("other", flow("", first=TIMER), status="draft")
+    await write(
+        home,
+        "start: mine\nnodes: {mine: {kind: timer, params: {delay_ms: 1}}}\nedges: [{from: mine, to: ''}]",
+    )
+    await home.tab.until_text("No errors.", ".edit")
+    assert "someone else" not in await home.tab.text(".edit")
+    await home.engine.flows.publish("ship", flow("", second=TIMER), version=1, status="draft")
+    await home.tab.until_text("The draft was changed by someone else. Save or Publish replaces it.", ".edit")
+    await home.tab.click("Save as draft")
+    await home.tab.until("document.querySelector('[data-path=\"mine\"]')")
+    await home.tab.click("Edit", "main")
+    await home.tab.until_text("No errors.", ".edit")
+    assert "someone else" not in await home.tab.text(".edit")
+
+
+async def test_the_editor_warns_of_a_change_that_happened_during_a_login(tmp_path: Path):
+    async with visited_by("ada", "flows/ship?version=1&edit=1", tmp_path / "tokens") as (home, people):
+        await edit_flow(home)
+        await people.revoke("ada")
+        await home.engine.flows.publish("ship", flow("", second=TIMER), version=1, status="draft")
+        await people.log_in("ada")
+        await home.tab.until_text("The draft was changed by someone else.", ".edit")
+
+
 # A login, and another one.
 
 DRAFT = "document.querySelector('#draft')?.value"
