@@ -14,6 +14,7 @@ import { caller, limits, limitsInWords, live, logOut, lost, may, phase, role, tr
 import { changeTheme, theme } from "./state/theme.js";
 import { useTitle } from "./state/title.js";
 import { dismiss, toasts } from "./state/toasts.js";
+import { dropKept, mayLogOut } from "./state/unsaved.js";
 import { VIEWS } from "./views/all.js";
 import { sought } from "./views/runs/filter.js";
 
@@ -40,6 +41,7 @@ function Page() {
   const view = VIEWS.find((one) => one.view === name);
   const component = [view?.component, view?.one][names.length]; // an address has at most two parts
   useShortcuts(() => [{ key: "?", what: "Show the keyboard shortcuts", run: help }], []);
+  useEffect(dropKept, []);
   useEffect(() => {
     document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // on a phone
   }, [view]);
@@ -109,7 +111,7 @@ function Header() {
         <${Icon} name=${theme.value === "dark" ? "moon" : theme.value === "light" ? "sun" : "half"} />
       </button>
       <button class="quiet" onClick=${help} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)">?</button>
-      ${caller.value && html`<button class="quiet" onClick=${logOut}>Log out</button>`}
+      ${caller.value && html`<button class="quiet" onClick=${async () => (await mayLogOut()) && logOut()}>Log out</button>`}
     </div>
   </header>`;
 }

@@ -1,7 +1,7 @@
 /**
  * Questions before an action that cannot be undone: `await ask({…})` resolves to the name of the chosen button, or to
- * null, at once if the connection is lost, and when the address of the page changes. The browser's own dialog keeps the
- * focus inside, and gives it back.
+ * null, at once if the connection is lost, and when the address of the page changes or the person has to log in. The
+ * browser's own dialog keeps the focus inside, and gives it back.
  */
 
 import { html, signal, useLayoutEffect, useRef } from "../../vendor/ui.js";
@@ -37,9 +37,17 @@ export async function confirmed({ title, body, label, local }) {
   return (await ask({ title, body, local, choices: [{ name: "yes", label, danger: true }] })) !== null;
 }
 
-/** Where questions appear. The shell has one. */
+/** @param {string | null} name */
+function answer(name) {
+  const asked = question.peek();
+  question.value = null;
+  asked?.resolve(name);
+}
+
+/** Where questions appear. The shell has one while a person is logged in. */
 export function Dialogs() {
   const asked = question.value;
+  useLayoutEffect(() => () => answer(null), []);
   return asked && html`<${Dialog} key=${asked.title} asked=${asked} />`;
 }
 
@@ -55,8 +63,7 @@ function Dialog({ asked }) {
   /** @param {string | null} name */
   const choose = (name) => {
     place.current?.close();
-    question.value = null;
-    asked.resolve(name);
+    answer(name);
   };
   return html`<dialog ref=${place} aria-labelledby="dialog-title" onCancel=${() => choose(null)}>
     <h2 id="dialog-title">${asked.title}</h2>

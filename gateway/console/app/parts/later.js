@@ -1,7 +1,7 @@
 /** Components whose modules are loaded when they are first shown. `LATER` in `gateway/http/console.py` names them. */
 
 import { html, signal, useEffect } from "../../vendor/ui.js";
-import { client } from "../state/session.js";
+import { onReturn } from "../state/reading.js";
 
 /**
  * The component of this name in a module. `load` imports it; it appends its argument to the address, because a browser
@@ -22,9 +22,7 @@ export function later(load, name) {
     useEffect(() => {
       if (loaded.peek()) return;
       begin();
-      return client().onConnection(({ status }) => {
-        if (status === "connected" && failures.peek() && !loaded.peek()) begin();
-      });
+      return onReturn(() => void (failures.peek() && !loaded.peek() && begin()));
     }, []);
     if (loaded.value) return html`<${loaded.value.component} ...${props} />`;
     return failures.value > 0 &&

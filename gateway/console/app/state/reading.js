@@ -1,6 +1,6 @@
 /**
- * What the state does not contain, such as workers: read when a view opens, and again after each event that can have
- * changed it, and when a lost connection is back.
+ * What the state does not contain, such as workers or the versions of a flow: read when a view opens, and again after
+ * each event that can have changed it. What could not be read is read again when a lost connection is back.
  */
 
 import { useEffect, useMemo, useState } from "../../vendor/ui.js";
@@ -26,17 +26,37 @@ const PAUSE = 500; // between two readings, so that many events lead to few
  * @returns {Reading<T> & { again: () => void }}
  */
 export function useReading(read, types, runs) {
+  return useReader(read, (reader) => [client().onEvent(reader.again, { types, ...(runs && { runs }) }), onReturn(reader.again)]);
+}
+
+/**
+ * The same for what never changes: it is read again only if it could not be read.
+ * @template T
+ * @param {() => Promise<T>} read
+ * @returns {Reading<T> & { again: () => void }}
+ */
+export function useOnce(read) {
+  return useReader(read, (reader) => [onReturn(() => reader.failed && reader.again())]);
+}
+
+/** Call `back` when a lost connection is back. Returns a function that ends that. @param {() => void} back */
+export const onReturn = (back) => client().onConnection(({ status }) => status === "connected" && back());
+
+/**
+ * @template T
+ * @param {() => Promise<T>} read
+ * @param {(reader: Reader<T>) => (() => void)[]} follow begins to call `again`, and returns what ends that
+ * @returns {Reading<T> & { again: () => void }}
+ */
+function useReader(read, follow) {
   const [reading, setReading] = useState(/** @type {Reading<T>} */ ({ value: null, error: null, at: 0 }));
   const reader = useMemo(() => new Reader(setReading), []);
   reader.read = read;
   useEffect(() => {
     reader.again();
-    const connection = client();
-    const ignoreEvents = connection.onEvent(reader.again, { types, ...(runs && { runs }) });
-    const ignoreConnection = connection.onConnection(({ status }) => status === "connected" && reader.again());
+    const ends = follow(reader);
     return () => {
-      ignoreEvents();
-      ignoreConnection();
+      for (const end of ends) end();
       reader.close();
     };
   }, []);
@@ -72,6 +92,10 @@ class Reader {
     }
     this.#busy = false;
   };
+
+  get failed() {
+    return this.#reading.error !== null;
+  }
 
   close() {
     this.#closed = true;

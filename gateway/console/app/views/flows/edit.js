@@ -1,12 +1,14 @@
 /** Edit a version of a flow, or write a new flow: the server checks the text as it is written. */
 
+import { parseExact } from "../../../greenroom.js";
 import { html, useEffect, useMemo, useRef, useSignal } from "../../../vendor/ui.js";
 import { Editor } from "../../parts/editor.js";
 import { Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
+import { onReturn, useReading } from "../../state/reading.js";
 import { client, limits, limitsInWords, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
-import { useUnsaved } from "../../state/unsaved.js";
+import { takeKept, useUnsaved } from "../../state/unsaved.js";
 import { placeOf } from "./places.js";
 import { toYaml } from "./yaml.js";
 
@@ -27,11 +29,14 @@ export function EditRefused() {
 
 /** @param {{ name?: string, base?: VersionRow, definition?: any }} props `base` is the version that is edited */
 export function Edit({ name, base, definition = FIRST }) {
-  const first = useMemo(() => toYaml(definition), []);
+  const before = useMemo(takeKept, []);
+  const stored = useMemo(() => toYaml(definition), []);
+  const opened = before?.of ?? stored;
+  const first = before?.text ?? stored;
   const text = useSignal(first);
-  const kept = useRef(first); // what is saved, or may be lost
-  useUnsaved(() => text.peek() !== kept.current);
-  const given = useSignal(name ?? "");
+  const kept = useRef(stored); // what is saved, or may be lost
+  const given = useSignal(before?.name ?? name ?? "");
+  useUnsaved(() => text.peek() !== kept.current && { text: text.peek(), name: given.peek(), of: opened });
   const mistakes = useSignal(/** @type {Mistake[]} */ ([]));
   const checked = useSignal("");
   const problem = useSignal("");
@@ -52,9 +57,11 @@ export function Edit({ name, base, definition = FIRST }) {
       }
     };
     const timer = setTimeout(check, checked.peek() ? PAUSE : 0);
+    const ignoreReturn = onReturn(() => void (problem.peek() && check()));
     return () => {
       current = false;
       clearTimeout(timer);
+      ignoreReturn();
     };
   }, [text.value]);
 
@@ -94,12 +101,21 @@ export function Edit({ name, base, definition = FIRST }) {
         <${Text} value=${mistake.message} />
       </li>`,
     )}</ul>
+    ${replaced !== null && !sending.value && html`<${Changed} id=${base?.id} opened=${opened} />`}
     <div class="actions">
       <button class="primary" disabled=${!ready} onClick=${() => publish("published")}>Publish</button>
       <button disabled=${!ready} onClick=${() => publish("draft")}>Save as draft</button>
       <a class="button" onClick=${() => (kept.current = text.value)} href=${name === undefined ? to("flows") : to("flows", [name], { version: String(base?.version ?? "") })}>Discard</a>
     </div>
   </section>`;
+}
+
+/** Says that someone changed the draft since it was opened. @param {{ id: string, opened: string }} props */
+function Changed({ id, opened }) {
+  const { value: row } = useReading(() => client().flows.version(id), ["flow_changed"]);
+  const now = useMemo(() => row && toYaml(parseExact(row.definition)), [row]);
+  if (now === null || now === opened) return null;
+  return html`<p class="error-text" role="status">The draft was changed by someone else. Save or Publish replaces it.</p>`;
 }
 
 /** @param {string} flow */

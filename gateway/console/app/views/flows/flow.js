@@ -7,6 +7,7 @@ import { Differences } from "../../parts/editor.js";
 import { Json } from "../../parts/json.js";
 import { Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
+import { useOnce } from "../../state/reading.js";
 import { client, may } from "../../state/session.js";
 import { FlowGraph } from "./drawing.js";
 import { Edit, EditRefused, mayEdit } from "./edit.js";
@@ -76,10 +77,10 @@ function Versions({ name, rows, chosen }) {
 function Version({ name, row, rows, query }) {
   const first = useRef(row.id);
   const against = named(rows, query.get("against"));
-  const { definitions, problem } = useDefinitions(against ? [row, against] : [row]);
-  if (problem.value) return html`<section class="card"><p class="error-text" role="alert"><${Text} value=${problem.value} /></p></section>`;
-  if (definitions.value === null) return html`<section class="card"><${Nothing}>Loading…<//></section>`;
-  const [definition, other] = definitions.value;
+  const { value: definitions, error: problem } = useOnce(() => definitionsOf(against ? [row, against] : [row]));
+  if (problem) return html`<section class="card"><p class="error-text" role="alert"><${Text} value=${problem.message} /></p></section>`;
+  if (definitions === null) return html`<section class="card"><${Nothing}>Loading…<//></section>`;
+  const [definition, other] = definitions;
   if (query.has("edit") && mayEdit()) {
     const base = rows.find(({ id }) => id === first.current) ?? row; // another version can be the latest one by now
     return html`<${Edit} name=${name} base=${base} definition=${definition} />`;
@@ -102,16 +103,10 @@ function Version({ name, row, rows, query }) {
   </div>`;
 }
 
-/** The definitions of versions, once they are read. @param {VersionRow[]} rows */
-function useDefinitions(rows) {
-  const definitions = useSignal(/** @type {any[] | null} */ (null));
-  const problem = useSignal("");
-  useEffect(() => {
-    Promise.all(rows.map(({ id }) => client().flows.version(id)))
-      .then((found) => (definitions.value = found.map(({ definition }) => parseExact(definition))))
-      .catch((error) => (problem.value = error.message));
-  }, []);
-  return { definitions, problem };
+/** The definitions of versions. @param {VersionRow[]} rows @returns {Promise<any[]>} */
+async function definitionsOf(rows) {
+  const found = await Promise.all(rows.map(({ id }) => client().flows.version(id)));
+  return found.map(({ definition }) => parseExact(definition));
 }
 
 /** @param {{ name: string, row: VersionRow, rows: VersionRow[], against?: VersionRow }} props */

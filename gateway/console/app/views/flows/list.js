@@ -1,6 +1,7 @@
 /** The flows that the list shows, read page by page, and again when a flow changes. */
 
 import { signal } from "../../../vendor/ui.js";
+import { onReturn } from "../../state/reading.js";
 import { client } from "../../state/session.js";
 
 /** @typedef {import("../../../greenroom.js").FlowRow} FlowRow */
@@ -76,11 +77,16 @@ export class FlowList {
  * @param {(name: string | null) => void} changed
  */
 export function onFlowChange(changed) {
-  return client().onEvent(
+  const ignoreEvents = client().onEvent(
     (event) => {
       if (event.type === "snapshot") changed(null);
       else if (event.type === "flow_changed") changed(event.name);
     },
     { types: ["flow_changed"] },
   );
+  const ignoreReturn = onReturn(() => changed(null)); // also what could not be read
+  return () => {
+    ignoreEvents();
+    ignoreReturn();
+  };
 }

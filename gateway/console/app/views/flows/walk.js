@@ -1,11 +1,12 @@
 /** The walk of one run through its flow: the graph with its states, and the node runs. */
 
 import { parseExact } from "../../../greenroom.js";
-import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
+import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Elapsed, Moment, Nothing, Status } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
+import { useOnce } from "../../state/reading.js";
 import { client } from "../../state/session.js";
 import { FlowGraph } from "./drawing.js";
 import { outline } from "./outline.js";
@@ -21,25 +22,17 @@ const PAGE = 100;
 
 /** @param {{ run: RunRecord, events: readonly GreenroomEvent[] }} props */
 export function Walk({ run, events }) {
-  const definition = useSignal(/** @type {any} */ (null));
-  const problem = useSignal("");
+  const { value: definition, error: problem } = useOnce(() => definitionOf(run.id));
   const chosen = useSignal("");
   const { flow, version } = /** @type {{ flow: string, version: number }} */ (run.params);
-  useEffect(() => {
-    client()
-      .flows.task(run.id)
-      .then((task) => client().flows.version(task.version.id))
-      .then((row) => (definition.value = parseExact(row.definition)))
-      .catch((error) => (problem.value = error.message));
-  }, [run.id]);
   const walk = useMemo(() => walked(events, run.status), [events, run.status]);
   const rows = useMemo(() => numbered(events), [events]);
-  const drawn = useMemo(() => definition.value && outline(definition.value), [definition.value]);
+  const drawn = useMemo(() => definition && outline(definition), [definition]);
   // The run is rendered with each frame of events, of which most belong to other runs.
   const graph = useMemo(() => {
     const choose = (/** @type {string} */ path) => (chosen.value = chosen.value === path ? "" : path);
-    return definition.value && html`<${FlowGraph} definition=${definition.value} walk=${walk} chosen=${chosen.value} onChoose=${choose} />`;
-  }, [definition.value, walk, chosen.value]);
+    return definition && html`<${FlowGraph} definition=${definition} walk=${walk} chosen=${chosen.value} onChoose=${choose} />`;
+  }, [definition, walk, chosen.value]);
   const list = useMemo(() => {
     const isShown = (/** @type {string} */ node) => !chosen.value || node === chosen.value || node.startsWith(`${chosen.value}/`);
     return html`<${NodeRuns} run=${run.id} rows=${rows.filter(({ event }) => isShown(event.node))} links=${drawn?.links ?? []} />`;
@@ -47,13 +40,19 @@ export function Walk({ run, events }) {
   return html`${drawn && html`<${Signals} run=${run} places=${drawn.places} states=${walk.states} />`}
     <section class="card">
       <h2>Flow <a href=${to("flows", [flow], { version: String(version) })}><${Text} value=${flow} />, version ${version}</a></h2>
-      ${problem.value && html`<p class="error-text" role="alert"><${Text} value=${problem.value} /></p>`}
+      ${problem && html`<p class="error-text" role="alert"><${Text} value=${problem.message} /></p>`}
       ${graph}
     </section>
     <section class="card">
       <h2>Node runs ${chosen.value && html`of <${Text} value=${chosen.value} /> <button class="quiet" onClick=${() => (chosen.value = "")}>Show all</button>`}</h2>
       ${list}
     </section>`;
+}
+
+/** The definition that a run walks. @param {string} id */
+async function definitionOf(id) {
+  const task = await client().flows.task(id);
+  return parseExact((await client().flows.version(task.version.id)).definition);
 }
 
 /** The events of node runs with their numbers: the run counts them from 1. @param {readonly GreenroomEvent[]} events */
@@ -101,20 +100,14 @@ function isOf(row, event) {
 
 /** What a node run was given and what it gave, which is read when it is opened. @param {{ run: string, number: number, event: NodeRan }} props */
 function Details({ run, number, event }) {
-  const row = useSignal(/** @type {NodeRun | null} */ (null));
-  const problem = useSignal("");
-  useEffect(() => {
-    client()
-      .flows.nodeRuns(run, { after: number - 1, limit: 1 })
-      .then(([found]) => {
-        if (found && isOf(found, event)) row.value = found;
-        else problem.value = "The run has so many events that the console does not know the number of this node run.";
-      })
-      .catch((error) => (problem.value = error.message));
-  }, []);
-  if (problem.value) return html`<p class="error-text" role="alert"><${Text} value=${problem.value} /></p>`;
-  if (!row.value) return html`<${Nothing}>Loading…<//>`;
-  const { input, output, worker_url: url } = row.value;
+  const { value: row, error: problem } = useOnce(async () => {
+    const [found] = await client().flows.nodeRuns(run, { after: number - 1, limit: 1 });
+    if (found && isOf(found, event)) return found;
+    throw new Error("The run has so many events that the console does not know the number of this node run.");
+  });
+  if (problem) return html`<p class="error-text" role="alert"><${Text} value=${problem.message} /></p>`;
+  if (!row) return html`<${Nothing}>Loading…<//>`;
+  const { input, output, worker_url: url } = row;
   return html`<div class="columns">
     <div><h3>Input</h3><${Json} value=${input} /></div>
     <div><h3>Output</h3><${Json} value=${output} /></div>

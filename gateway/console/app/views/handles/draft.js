@@ -8,7 +8,7 @@ import { go, to } from "../../state/address.js";
 import { Requests } from "../../state/requests.js";
 import { client, limits, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
-import { useUnsaved } from "../../state/unsaved.js";
+import { takeKept, useUnsaved } from "../../state/unsaved.js";
 import { useJobs } from "../new/jobs.js";
 import { BUSY } from "./busy.js";
 
@@ -23,21 +23,20 @@ const mayEdit = () => may("operator") && (limits.value === null || limits.value.
 export function Draft({ name, handle, last }) {
   const stored = useMemo(() => written(handle.params), [handle.params]);
   const offered = useMemo(() => (stored === "" && may("operator") ? written(last?.params ?? null) : ""), [stored, last?.params]);
-  const edited = useSignal(/** @type {{ text: string, of: string } | null} */ (null));
+  const edited = useSignal(useMemo(() => /** @type {{ text: string, of: string } | null} */ (takeKept()), []));
   const sending = useSignal(false);
   const requests = useMemo(() => new Requests(), [name]);
 
   const offers = edited.value === null && !["", "{}"].includes(offered);
   const text = edited.value?.text ?? (offers ? offered : stored);
   const changed = edited.value !== null && text !== stored;
-  useUnsaved(() => edited.peek() !== null && edited.peek()?.text !== stored);
+  useUnsaved(() => edited.peek()?.text !== stored && edited.peek());
   const problem = changed || offers ? problemOf(text) : "";
   const off = problem !== "" || sending.value;
 
   /** Save the draft. Returns whether it is saved. */
   const save = async () => {
-    const params = text.trim() ? parseExact(text) : null;
-    if (!(await succeeded(() => client().setParams(name, params)))) return false;
+    if (!(await succeeded(() => client().setParams(name, read(text))))) return false;
     edited.value = null;
     return true;
   };
@@ -52,10 +51,8 @@ export function Draft({ name, handle, last }) {
     if (changed && !(await save())) return;
     const submission = JSON.stringify([job, kind, onConflict, text]);
     const requestId = requests.idOf(submission);
-    const ticket = await attempt(
-      () => client().submit(job, { handle: name, kind, onConflict, requestId, ...(offers && { params: last?.params }) }),
-      "submitted",
-    );
+    const params = read(text) ?? {}; // what is shown, although someone can change the draft meanwhile
+    const ticket = await attempt(() => client().submit(job, { handle: name, kind, onConflict, requestId, params }), "submitted");
     if (ticket) requests.answered(submission);
     if (ticket && !handle.locked) go(to("runs", [ticket.id]));
   };
@@ -132,10 +129,13 @@ function Start({ handle, last, off, submit }) {
 /** @param {unknown} params */
 const written = (params) => (params === null ? "" : writeExact(params, 2));
 
+/** The parameters that a text is; null for none. @param {string} text */
+const read = (text) => (text.trim() ? parseExact(text) : null);
+
 /** @param {string} text */
 function problemOf(text) {
   try {
-    if (text.trim()) parseExact(text);
+    read(text);
     return "";
   } catch (error) {
     return `the draft is not valid JSON: ${/** @type {Error} */ (error).message}`;

@@ -49,6 +49,7 @@ function Seen({ name }) {
     <div class="title">
       <h1><${Text} value=${name} /></h1>
       <${HandleStatus} handle=${withOutcome(handle, past.shown())} />
+      ${handle.status === "Idle" && !past.isRead && html`<small class="faint">last outcome not loaded</small>`}
       <span class="spread"></span>
       <${Controls} name=${name} handle=${handle} active=${active} />
     </div>

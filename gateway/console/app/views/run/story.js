@@ -4,6 +4,7 @@
  */
 
 import { signal } from "../../../vendor/ui.js";
+import { onReturn } from "../../state/reading.js";
 import { client } from "../../state/session.js";
 
 /** @typedef {import("../../../greenroom.js").GreenroomEvent} GreenroomEvent */
@@ -38,12 +39,11 @@ export class Story {
 
   /** Read the history, and follow the run until `close`. */
   async open() {
-    const connection = client();
-    const ignoreEvents = connection.onEvent((event) => {
+    const ignoreEvents = client().onEvent((event) => {
       if (event.type === "snapshot") this.#read();
       else this.#add([event]);
     }, { runs: [this.#id] });
-    const ignoreConnection = connection.onConnection(({ status }) => status === "connected" && this.problem.peek() && this.#read());
+    const ignoreConnection = onReturn(() => void (this.problem.peek() && this.#read()));
     this.#stop = () => {
       ignoreEvents();
       ignoreConnection();

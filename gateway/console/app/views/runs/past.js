@@ -7,8 +7,9 @@ import { hasEnded } from "../../../greenroom.js";
 import { html, signal, useEffect, useMemo } from "../../../vendor/ui.js";
 import { Elapsed, HandleLink, Moment, Nothing, RunLink, Status } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
+import { noteOutage } from "../../state/outage.js";
+import { onReturn } from "../../state/reading.js";
 import { client, live } from "../../state/session.js";
-import { report } from "../../state/toasts.js";
 import { filterOf, matcher, workOf } from "./filter.js";
 import { Rows } from "./rows.js";
 
@@ -28,9 +29,10 @@ export function usePast(query) {
   useEffect(() => {
     past.take({ reset: true, runs: new Set() }); // frames since the first rendering are not lost
     past.more();
-    return live.onFrame((frame) => past.take(frame));
+    const ends = [live.onFrame((frame) => past.take(frame)), onReturn(() => void (past.problem.peek() && past.more()))];
+    return () => ends.forEach((end) => end());
   }, [past]);
-  past.pages.value;
+  past.pages.value; // renders again after each page
   return past;
 }
 
@@ -38,8 +40,9 @@ export function usePast(query) {
 export function PastRuns({ past, column, label }) {
   live.frame.value; // renders again after each change, although its properties stay the same
   const runs = past.shown();
+  const problem = past.problem.value && html`<p class="error-text" role="alert"><${Text} value=${past.problem.value} /></p>`;
   const head = ["Run", "Job", column, "Status", "Created", "Time", "Reason or error"];
-  if (runs.length === 0) return html`<${Nothing}>There are no runs yet.<//>`;
+  if (runs.length === 0) return problem || html`<${Nothing}>${past.isRead ? "There are no runs yet." : "Loading…"}<//>`;
   return html`<div class="scroll" tabindex="0" role="group" aria-labelledby=${label}>
       <table>
         <thead><tr>${head.map((one) => html`<th key=${one} scope="col">${one}</th>`)}</tr></thead>
@@ -58,12 +61,15 @@ export function PastRuns({ past, column, label }) {
         </tbody>
       </table>
     </div>
+    ${problem}
     ${past.hasMore && html`<button class="quiet" onClick=${() => past.more()}>Older runs</button>`}`;
 }
 
 class Past {
   /** How many pages were read. */
   pages = signal(0);
+  /** Why the last page could not be read. */
+  problem = signal("");
   #query;
   #rows;
   #size = 0;
@@ -75,6 +81,11 @@ class Past {
     this.#query = query;
     this.#rows = new Rows(matcher(filterOf(new URLSearchParams(query))));
     this.#rows.rebuild(live.runs);
+  }
+
+  /** Whether the newest runs are known. */
+  get isRead() {
+    return this.pages.value > 0 || live.hasAllEnded;
   }
 
   get hasMore() {
@@ -98,12 +109,25 @@ class Past {
     if (this.#busy) return;
     this.#busy = true;
     const oldest = this.#size > 0 ? this.shown().at(-1)?.id : undefined;
-    const found = await report(() => client().listRuns({ ...this.#query, limit: PAGE, ...(oldest && { before: oldest }) }));
+    const found = await this.#read({ ...this.#query, limit: PAGE, ...(oldest && { before: oldest }) });
     this.#busy = false;
     if (!found) return;
     this.#over = found.length < PAGE;
     this.#rows.add(found.filter(({ id }) => !live.runs.has(id)));
     this.#size += PAGE;
     this.pages.value += 1;
+  }
+
+  /** @param {import("../../../greenroom.js").ListRunsOptions} options */
+  async #read(options) {
+    try {
+      const found = await client().listRuns(options);
+      this.problem.value = "";
+      return found;
+    } catch (error) {
+      noteOutage(/** @type {Error} */ (error));
+      this.problem.value = /** @type {Error} */ (error).message;
+      return undefined;
+    }
   }
 }

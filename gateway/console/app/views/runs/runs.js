@@ -9,6 +9,7 @@ import { go, to } from "../../state/address.js";
 import { useShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
 import { isDrag } from "../../state/pointer.js";
+import { onReturn } from "../../state/reading.js";
 import { client, limits, live, may } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
 import { NewRun } from "../new/new.js";
@@ -55,6 +56,7 @@ function List({ query }) {
       changes.value += 1;
     });
   }, [rows]);
+  useEffect(() => onReturn(() => void (pages.failed && pages.more())), [pages]);
   useShortcuts(() => keys(rows, active, selected), [rows]);
 
   const record = (/** @type {string} */ id) => rows.record(id, live.runs);

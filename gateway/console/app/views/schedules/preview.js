@@ -2,6 +2,7 @@
 
 import { html, useEffect, useState } from "../../../vendor/ui.js";
 import { Text } from "../../parts/text.js";
+import { onReturn } from "../../state/reading.js";
 import { client } from "../../state/session.js";
 import { NextTimes } from "./times.js";
 
@@ -15,17 +16,20 @@ export function Preview({ times }) {
   const [problem, setProblem] = useState("");
   useEffect(() => {
     let open = true;
-    const due = setTimeout(async () => {
+    const read = async () => {
       try {
         const found = await client().schedules.preview(times);
         if (open) setNext(found), setProblem("");
       } catch (error) {
         if (open) setNext([]), setProblem(/** @type {Error} */ (error).message);
       }
-    }, PAUSE);
+    };
+    const due = setTimeout(read, PAUSE);
+    const ignoreReturn = onReturn(read);
     return () => {
       open = false;
       clearTimeout(due);
+      ignoreReturn();
     };
   }, [JSON.stringify(times)]);
   const { cron = null, timezone = "UTC" } = "every" in times ? {} : times;
