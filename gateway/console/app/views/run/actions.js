@@ -16,11 +16,11 @@ import { canCancel, canRerun, canRetry } from "../runs/filter.js";
 export const RERUN = "Submit it again: a new run with the same job, handle, lane, kind and parameters. What has ended stays as it is.";
 export const RETRY = "The same as Rerun, but only for what has failed, timed out or was rejected.";
 
-/** Whether to cancel, and what becomes of the files; null if not. @param {string} title @param {string} what */
+/** Whether to cancel, and what becomes of the files; null if not. @param {string} title @param {any} what */
 export function askToCancel(title, what) {
   return ask({
     title,
-    body: html`<p>${what}</p>
+    body: html`${what}
       <p>Keep files: those that it has finished stay, and can be downloaded. Delete files: they are deleted too. Unfinished files are
         always deleted.</p>`,
     choices: [
@@ -35,7 +35,7 @@ export function Actions({ run }) {
   const requests = useMemo(() => new Requests(), [run.id]);
   if (!may("operator")) return null;
   const cancel = async () => {
-    const files = await askToCancel(`Cancel run …${run.id.slice(-8)}?`, visible(`It executes ${run.job} for the handle ${run.handle}.`));
+    const files = await askToCancel(`Cancel run …${run.id.slice(-8)}?`, html`<p>${visible(`It executes ${run.job} for the handle ${run.handle}.`)}</p>`);
     if (files) await attempt(() => client().cancel(run.id, /** @type {"keep" | "delete"} */ (files)), "the run is being cancelled");
   };
   /** @param {"rerun" | "retry"} how */

@@ -1,6 +1,6 @@
 /** The list of runs: live, of any length, with its filter in the address. */
 
-import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
+import { html, signal, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Moment, Nothing } from "../../parts/basic.js";
 import { listKeys } from "../../parts/listkeys.js";
 import { Text, visible } from "../../parts/text.js";
@@ -30,7 +30,7 @@ export function Runs({ query }) {
   const [rows, frame] = useMemo(() => /** @type {const} */ ([built(filter), live.frame.peek()]), [filter]);
   const changes = useSignal(0);
   const active = useSignal("");
-  const selected = useSignal(/** @type {Set<string>} */ (new Set()));
+  const selected = useMemo(() => signal(/** @type {Set<string>} */ (new Set())), [filter]); // of one filter: no other list shows it
   const pages = useMemo(() => new Pages(filter, rows, () => (changes.value += 1)), [rows]);
   changes.value; // renders again
 
@@ -52,7 +52,9 @@ export function Runs({ query }) {
   const record = (/** @type {string} */ id) => rows.record(id, live.runs);
   const columns = COLUMNS.filter(({ name }) => chosen.value.has(name));
   const grid = { gridTemplateColumns: `2.25rem ${columns.map(({ width }) => width).join(" ")}` };
-  const picked = [...selected.value].map(record).filter((run) => run !== undefined);
+  const lists = (/** @type {string} */ id) => rows.indexOf(id) >= 0;
+  const picked = [...selected.value].filter(lists).map(record).filter((run) => run !== undefined);
+  const deselect = (/** @type {Iterable<string>} */ ids = selected.value) => (selected.value = without(selected.value, ids));
   const all = rows.count > 0 && picked.length === rows.count;
   const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${grid}>
     <span role="columnheader">
@@ -68,7 +70,7 @@ export function Runs({ query }) {
       <span class="faint number" aria-live="off">${rows.count.toLocaleString()}${pages.complete ? "" : "+"}</span>
     </div>
     <${Filters} query=${query} />
-    <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
+    <${Bulk} runs=${picked} selected=${selected.value.size} lists=${lists} deselect=${deselect} />
     ${filter.problems.length > 0 &&
     html`<p class="error-text" role="alert">No run is listed, because the filter is unknown: <${Text} value=${filter.problems.join("; ")} />.</p>`}
     ${rows.count === 0 && rest}
@@ -135,6 +137,13 @@ function built(filter) {
   const rows = new Rows(matcher(filter));
   rows.rebuild(live.runs);
   return rows;
+}
+
+/** @param {Set<string>} all @param {Iterable<string>} some */
+function without(all, some) {
+  const left = new Set(all);
+  for (const one of some) left.delete(one);
+  return left;
 }
 
 /** @param {any} selected @param {string} id */
