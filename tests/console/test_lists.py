@@ -1,14 +1,22 @@
-"""What the lists of runs promise: which runs an action reaches, what they read again, and where a person returns to."""
+"""The lists of runs: which runs an action reaches, what they read again, and where a person returns to."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from greenroom import Ticket
+import trio
+
+from greenroom import Ticket, connect, open_engine
 
 from ..clients.browser import needs_browser
+from ..clients.javascript import needs_node, run_node
 from ..clients.proxy import proxy
-from .house import ADDED, House, without_failed_connections
+from ..clients.test_killed_server import server
+from .chromium import open_browser
+from .house import ADDED, House, delete_store, flood, make_jobs, visited, without_failed_connections
+from .test_modules import load
+from .test_runs import scroll_to_the_end
 
 pytestmark = needs_browser
 
@@ -101,7 +109,7 @@ async def test_nothing_is_sent_for_selected_runs_after_the_connection_was_lost(h
 
 
 async def test_nothing_more_is_submitted_again_after_the_connection_was_lost_and_is_back(home):
-    """A rerun has a request id: what was sent is answered when the connection is back, but nothing follows."""
+    """What was sent is answered when the connection is back. Nothing follows."""
     tickets = await queue(home, 150)
     for ticket in tickets:
         await home.engine.cancel(ticket.id)
@@ -122,3 +130,103 @@ async def test_nothing_more_is_submitted_again_after_the_connection_was_lost_and
         await home.tab.until_text("50 selected", ".bulk")
     assert len(await home.engine.list_runs(status="queued", limit=1000)) == 100
     home.tab.problems = without_failed_connections(home.tab.problems)
+
+
+async def test_a_selected_run_stays_in_the_list_when_the_state_forgets_it(home):
+    ticket = await home.engine.submit("fail", handle="alice", params="no")
+    await ticket.wait()
+    await home.tab.open(f"{home.url}/runs?status=failed")
+    await home.tab.until(rows(1))
+    await home.tab.click("Select all")
+    await flood(home, 1100)
+    await home.tab.until("document.querySelector('.title .number').innerText === '1+'")
+    await home.tab.click("Retry 1", ".bulk")
+    await home.tab.until_text("1 run submitted again", ".toasts")
+
+
+async def test_lists_forget_what_they_read_from_a_store_that_was_replaced(tmp_path: Path):
+    with server(tmp_path) as program:
+        async with open_browser() as browser:
+            list_, handle = await browser.tab(), await browser.tab()
+            await program.listens()
+            async with connect(program.url) as client:
+                for part in range(0, 1100, 550):
+                    runs = [
+                        {"job": "count", "handle": f"h{number}", "params": {"to": 1}}
+                        for number in range(part, part + 550)
+                    ]
+                    for ticket in await client.submit_many(runs):
+                        await ticket.result()
+                for _ in range(30):
+                    await (await client.submit("count", handle="alice", params={"to": 1})).result()
+            url = program.url.replace("ws", "http")
+            await list_.open(f"{url}/runs")
+            await scroll_to_the_end(list_, "1,130")
+            await handle.open(f"{url}/handles/alice")
+            await handle.click("Older runs")
+            await handle.until("document.querySelectorAll('tbody tr').length === 30")
+            program.kill()
+            delete_store(tmp_path)
+            program.start()
+            await program.listens()
+            await list_.until_text("There are no runs yet.")
+            await handle.until_text("There are no runs yet.")
+            await handle.until_text("Idle", ".title")
+            async with connect(program.url) as client:
+                ticket = await client.submit("count", handle="alice", params={"to": 1})
+                await ticket.result()
+            await list_.until("document.querySelectorAll('.virtual-rows .row').length === 1")
+            await handle.until("document.querySelectorAll('tbody tr').length === 1")
+
+
+EARLY = """(() => {
+    const wait = window.setTimeout;
+    window.setTimeout = (call, delay) => wait(call, delay === 30_000 ? 300 : delay);
+})()"""
+
+
+async def test_runs_that_retention_deletes_leave_open_lists():
+    jobs = make_jobs(trio.Event())
+    async with (
+        open_engine(jobs, "memory:", max_concurrent=4, keep_runs=20) as engine,
+        visited(engine) as home,
+    ):
+        ticket = await engine.submit("add", handle="alice", params=ADDED)
+        await ticket.result()
+        await home.tab.call("Page.addScriptToEvaluateOnNewDocument", source=EARLY)
+        await home.tab.open(f"{home.url}/handles/alice")
+        await home.tab.until_text(ticket.id[-8:], "tbody")
+        other = await home.browser.tab()
+        await other.open(f"{home.url}/runs?handle=alice")
+        await other.click("Select all")
+        await flood(home, 1100)
+        await home.tab.until_text("There are no runs yet.")
+        await other.until_text("1 selected", ".bulk")
+        await other.run("document.dispatchEvent(new Event('visibilitychange'))")
+        await other.until_text("0 of 1 selected are still in the list", ".bulk")
+        assert other.problems == []
+
+
+@needs_node
+async def test_only_deleted_runs_of_the_range_that_was_read_leave_the_rows():
+    program = (
+        load("views/runs/rows.js")
+        + """
+        const run = (id) => ({ id: `${id}`, status: "succeeded" });
+        const of = (...found) => {
+            const rows = new Rows(() => true);
+            const state = new Map([["9", run(9)]]);
+            rows.rebuild(state);
+            rows.add([run(9), run(8), run(6), run(5), run(3)]);
+            rows.removeDeleted(...found, state);
+            return rows.ids().join("");
+        };
+        answer([
+            of([run(8)], undefined, "4"),
+            of([], "8", "5"),
+            of([run(3)], "6", undefined),
+            of([], undefined, undefined),
+        ]);
+        """
+    )
+    assert await run_node(program) == ["983", "983", "9863", "9"]

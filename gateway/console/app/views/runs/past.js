@@ -10,12 +10,14 @@ import { Text } from "../../parts/text.js";
 import { client, live } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
 import { filterOf, matcher } from "./filter.js";
+import { removeDeleted, useRetention } from "./retention.js";
 import { Rows } from "./rows.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 /** @typedef {{ handle: string } | { parent: string }} Query */
 
 const PAGE = 25;
+const CHECKED = 500; // in a page that is read again
 
 const COLUMNS = {
   Handle: (/** @type {RunRecord} */ run) => html`<${HandleLink} name=${run.handle} />`,
@@ -26,10 +28,11 @@ const COLUMNS = {
 export function usePast(query) {
   const past = useMemo(() => new Past(query), Object.entries(query).flat());
   useEffect(() => {
-    past.take({ reset: true, runs: new Set() }); // frames since the first rendering are not lost
+    past.take({ reset: true, anew: false, runs: new Set() }); // frames since the first rendering are not lost
     past.more();
     return live.onFrame((frame) => past.take(frame));
   }, [past]);
+  useRetention(() => past.check(), past);
   past.pages.value;
   return past;
 }
@@ -69,6 +72,8 @@ class Past {
   #size = 0;
   #over = false;
   #busy = false;
+  /** How many stores there were: what was read from an earlier one is dropped. */
+  #stores = 0;
 
   /** @param {Query} query */
   constructor(query) {
@@ -87,23 +92,42 @@ class Past {
   }
 
   /** @param {import("../../state/live.js").Frame} frame */
-  take({ reset, runs }) {
+  take({ reset, anew, runs }) {
+    if (anew) {
+      this.#rows.forget();
+      this.#size = 0;
+      this.#stores += 1;
+    }
     if (reset) this.#rows.rebuild(live.runs);
     else this.#rows.update(runs, live.runs);
     this.#rows.add(this.shown().filter(hasEnded)); // they stay in the list after the state has dropped them
+    if (anew) this.more();
   }
 
-  /** Show another page. */
+  /** Show another page. @returns {Promise<void>} */
   async more() {
     if (this.#busy) return;
     this.#busy = true;
+    const store = this.#stores;
     const oldest = this.#size > 0 ? this.shown().at(-1)?.id : undefined;
     const found = await report(() => client().listRuns({ ...this.#query, limit: PAGE, ...(oldest && { before: oldest }) }));
     this.#busy = false;
+    if (store !== this.#stores) return this.more();
     if (!found) return;
     this.#over = found.length < PAGE;
     this.#rows.add(found.filter(({ id }) => !live.runs.has(id)));
     this.#size += PAGE;
+    this.pages.value += 1;
+  }
+
+  /** Remove the runs that the store has no more. */
+  async check() {
+    const store = this.#stores;
+    const read = async (/** @type {string | undefined} */ before) => {
+      const runs = await client().listRuns({ ...this.#query, limit: CHECKED, ...(before && { before }) });
+      return { runs, over: runs.length < CHECKED };
+    };
+    await removeDeleted(this.#rows, read, () => store !== this.#stores);
     this.pages.value += 1;
   }
 }

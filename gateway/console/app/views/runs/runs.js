@@ -15,6 +15,7 @@ import { Bulk } from "./bulk.js";
 import { COLUMNS, chosen } from "./columns.js";
 import { endedOptions, filterOf, matcher } from "./filter.js";
 import { Filters } from "./filters.js";
+import { removeDeleted, useRetention } from "./retention.js";
 import { Rows } from "./rows.js";
 
 const HEIGHT = 36;
@@ -37,7 +38,11 @@ export function Runs({ query }) {
   useEffect(() => {
     if (live.frame.peek() !== frame) rows.rebuild(live.runs); // a frame came between the first rendering and now
     changes.value += 1;
-    return live.onFrame(({ reset, runs }) => {
+    return live.onFrame(({ reset, anew, runs }) => {
+      if (anew) {
+        rows.forget();
+        selected.value = new Set();
+      }
       if (reset) {
         rows.rebuild(live.runs);
         pages.restart();
@@ -47,6 +52,7 @@ export function Runs({ query }) {
       changes.value += 1;
     });
   }, [rows]);
+  useRetention(() => pages.check(), pages);
   useShortcuts(() => keys(rows, active, selected), [rows]);
 
   const record = (/** @type {string} */ id) => rows.record(id, live.runs);
@@ -54,6 +60,7 @@ export function Runs({ query }) {
   const grid = { gridTemplateColumns: `2.25rem ${columns.map(({ width }) => width).join(" ")}` };
   const lists = (/** @type {string} */ id) => rows.indexOf(id) >= 0;
   const picked = [...selected.value].filter(lists).map(record).filter((run) => run !== undefined);
+  useEffect(() => rows.keep(picked)); // a selected run does not leave the list because others have ended
   const deselect = (/** @type {Iterable<string>} */ ids = selected.value) => (selected.value = without(selected.value, ids));
   const all = rows.count > 0 && picked.length === rows.count;
   const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${grid}>
@@ -175,6 +182,8 @@ class Pages {
   /** The list has all runs down to this one. @type {string | undefined} */
   #before;
   #over = false;
+  /** How many states there were: what was read for an earlier one is dropped. */
+  #states = 0;
 
   /** @param {import("./filter.js").RunFilter} filter @param {Rows} rows @param {() => void} changed */
   constructor(filter, rows, changed) {
@@ -195,7 +204,9 @@ class Pages {
 
   /** The state is a new one: begin with the newest page. */
   restart() {
+    this.#states += 1;
     this.#before = undefined;
+    this.reached = null;
     this.#over = this.stopped = false;
   }
 
@@ -206,24 +217,35 @@ class Pages {
     this.#over = this.stopped = false;
   }
 
-  /** Read pages until the list is longer, or there are no more. */
+  /** Read pages until the list is longer, or there are no more. @returns {Promise<void>} */
   async more() {
     if (this.busy || this.complete) return;
     this.busy = true;
     this.#changed();
+    const states = this.#states;
     const before = this.#rows.count;
     this.failed = false;
     for (let page = 0; page < MOST_PAGES && !this.#over && !this.failed && this.#rows.count === before; page++) await this.#read();
     this.stopped = this.failed || (!this.#over && this.#rows.count === before);
     this.busy = false;
+    if (states !== this.#states) return this.more();
+    this.#changed();
+  }
+
+  /** Remove the runs that the store has no more. */
+  async check() {
+    const states = this.#states;
+    const read = (/** @type {string | undefined} */ before) => page({ ...this.#options, limit: PAGE, ...(before && { before }) });
+    await removeDeleted(this.#rows, read, () => states !== this.#states);
     this.#changed();
   }
 
   async #read() {
+    const states = this.#states;
     const before = this.#before;
     const found = await report(() => page({ ...this.#options, limit: PAGE, ...(before && { before }) }));
     this.failed = found === undefined;
-    if (!found) return;
+    if (!found || states !== this.#states) return;
     const last = found.runs.at(-1);
     this.#rows.add(found.runs.filter(({ id }) => !live.runs.has(id)));
     if (this.#before !== before) return; // meanwhile the list lost newer runs
@@ -236,7 +258,7 @@ class Pages {
 /**
  * A page of the store. The engine refuses to search through too many runs that do not match, and says how far it got.
  * @param {import("../../../greenroom.js").ListRunsOptions} options
- * @returns {Promise<{ runs: RunRecord[], over: boolean, reached?: string }>}
+ * @returns {Promise<import("./retention.js").Page>}
  */
 async function page(options) {
   try {
