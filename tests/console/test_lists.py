@@ -207,6 +207,50 @@ async def test_runs_that_retention_deletes_leave_open_lists():
         assert other.problems == []
 
 
+FIRST_ROW = """[...document.querySelectorAll('.virtual-rows .row')]
+    .find((one) => parseInt(one.style.top) >= document.querySelector('.virtual').scrollTop)?.id"""
+
+
+async def test_back_shows_rows_that_were_read_from_the_store(home):
+    await flood(home, 2700)
+    await home.tab.open(f"{home.url}/runs?job=add")
+    await scroll_to_the_end(home.tab, "2,700")
+    await home.tab.run("document.querySelector('.virtual').scrollTop = 2300 * 36 + 5")
+    await home.tab.until("document.querySelector('[aria-rowindex=\"2303\"]')")
+    left = await home.tab.run(FIRST_ROW)
+    await home.tab.run(f"document.querySelector('#{left} .row-link').click()")
+    await home.tab.until_text(left.removeprefix("row-"), ".about")
+    await (await home.engine.submit("add", handle="new", params=ADDED)).result()
+    await home.tab.run("history.back()")
+    await home.tab.until(f"{FIRST_ROW} === '{left}'")
+    assert await home.tab.run("document.querySelector('.virtual').scrollTop") == 2301 * 36 + 5
+    await home.tab.until("!document.querySelector('.title').innerText.includes('Reading')")
+
+
+async def test_a_person_who_scrolls_after_coming_back_is_not_moved(home):
+    await flood(home, 2100)
+    await home.tab.open(f"{home.url}/runs")
+    await scroll_to_the_end(home.tab, "2,100")
+    await home.tab.run("document.querySelector('.virtual').scrollTop = 1800 * 36")
+    await home.tab.until("document.querySelector('[aria-rowindex=\"1803\"]')")
+    await home.tab.run("document.querySelector('[aria-rowindex=\"1803\"] .row-link').click()")
+    await home.tab.until("document.querySelector('.about')")
+    await home.tab.run(
+        """(() => {
+            history.back();
+            const scroll = () => {
+                const list = document.querySelector(".virtual");
+                if (list) list.scrollTop = 40 * 36;
+                else requestAnimationFrame(scroll);
+            };
+            scroll();
+        })()"""
+    )
+    await home.tab.until("document.querySelector('.title').innerText.includes('2,')")
+    await home.tab.until("!document.querySelector('.title').innerText.includes('Reading')")
+    assert await home.tab.run("document.querySelector('.virtual').scrollTop") == 40 * 36
+
+
 @needs_node
 async def test_only_deleted_runs_of_the_range_that_was_read_leave_the_rows():
     program = (

@@ -5,7 +5,7 @@ import { Moment, Nothing } from "../../parts/basic.js";
 import { listKeys } from "../../parts/listkeys.js";
 import { Text, visible } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
-import { go, to } from "../../state/address.js";
+import { found, go, to } from "../../state/address.js";
 import { useShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
 import { isDrag } from "../../state/pointer.js";
@@ -22,6 +22,7 @@ const HEIGHT = 36;
 const CARD = 92; // the height of a run on a phone
 const PAGE = 500;
 const MOST_PAGES = 10; // that are read at once, if no run in them belongs to the list
+const MOST_SOUGHT = 40; // that are read at once for a person who comes back to a row
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
@@ -52,6 +53,7 @@ export function Runs({ query }) {
       changes.value += 1;
     });
   }, [rows]);
+  useEffect(() => pages.seek(/** @type {{ key: string } | null} */ (found())?.key), []);
   useRetention(() => pages.check(), pages);
   useShortcuts(() => keys(rows, active, selected), [rows]);
 
@@ -75,6 +77,7 @@ export function Runs({ query }) {
     <div class="title">
       <h1 id="runs-title">Runs</h1>
       <span class="faint number" aria-live="off">${rows.count.toLocaleString()}${pages.complete ? "" : "+"}</span>
+      ${pages.seeks && html`<span class="faint" role="status">Reading the rows that you left…</span>`}
     </div>
     <${Filters} query=${query} />
     <${Bulk} runs=${picked} selected=${selected.value.size} lists=${lists} deselect=${deselect} />
@@ -182,6 +185,8 @@ class Pages {
   /** The list has all runs down to this one. @type {string | undefined} */
   #before;
   #over = false;
+  /** The run that a person was at who comes back to the list. @type {string | undefined} */
+  #sought;
   /** How many states there were: what was read for an earlier one is dropped. */
   #states = 0;
 
@@ -200,6 +205,19 @@ class Pages {
   /** The row from which on the list can lack runs. */
   get end() {
     return this.complete || this.#before === undefined ? this.#rows.count : this.#rows.below(this.#before);
+  }
+
+  /** Whether the list can still get the run that it seeks. */
+  get seeks() {
+    const id = this.#sought;
+    if (id === undefined || this.complete || this.#rows.indexOf(id) >= 0) return false;
+    return this.#before === undefined || this.#before > id;
+  }
+
+  /** Read until the list has this run. @param {string | undefined} id */
+  seek(id) {
+    this.#sought = id;
+    if (this.seeks) this.more();
   }
 
   /** The state is a new one: begin with the newest page. */
@@ -225,7 +243,11 @@ class Pages {
     const states = this.#states;
     const before = this.#rows.count;
     this.failed = false;
-    for (let page = 0; page < MOST_PAGES && !this.#over && !this.failed && this.#rows.count === before; page++) await this.#read();
+    for (let page = 0; page < (this.seeks ? MOST_SOUGHT : MOST_PAGES) && !this.#over && !this.failed; page++) {
+      if (this.#rows.count > before && !this.seeks) break;
+      await this.#read();
+    }
+    this.#sought = undefined;
     this.stopped = this.failed || (!this.#over && this.#rows.count === before);
     this.busy = false;
     if (states !== this.#states) return this.more();
