@@ -13,7 +13,7 @@ from ..clients.browser import needs_browser
 from ..clients.javascript import needs_node, run_node
 from ..clients.proxy import proxy
 from ..clients.test_killed_server import server
-from .chromium import open_browser
+from .chromium import Tab, open_browser
 from .house import ADDED, House, delete_store, flood, make_jobs, visited, without_failed_connections
 from .test_modules import load
 from .test_runs import scroll_to_the_end
@@ -144,10 +144,23 @@ async def test_a_selected_run_stays_in_the_list_when_the_state_forgets_it(home):
     await home.tab.until_text("1 run submitted again", ".toasts")
 
 
+async def check_after(tab: Tab, milliseconds: int) -> None:
+    """Let the pages of a tab look for deleted runs at another time after events."""
+    source = """(() => {
+        const wait = window.setTimeout;
+        window.setTimeout = (call, delay) => wait(call, delay === 30_000 ? MILLISECONDS : delay);
+    })()"""
+    await tab.call(
+        "Page.addScriptToEvaluateOnNewDocument", source=source.replace("MILLISECONDS", str(milliseconds))
+    )
+
+
 async def test_lists_forget_what_they_read_from_a_store_that_was_replaced(tmp_path: Path):
     with server(tmp_path) as program:
         async with open_browser() as browser:
             list_, handle = await browser.tab(), await browser.tab()
+            for tab in (list_, handle):
+                await check_after(tab, 1_000_000)  # not within the test
             await program.listens()
             async with connect(program.url) as client:
                 for part in range(0, 1100, 550):
@@ -179,12 +192,6 @@ async def test_lists_forget_what_they_read_from_a_store_that_was_replaced(tmp_pa
             await handle.until("document.querySelectorAll('tbody tr').length === 1")
 
 
-EARLY = """(() => {
-    const wait = window.setTimeout;
-    window.setTimeout = (call, delay) => wait(call, delay === 30_000 ? 300 : delay);
-})()"""
-
-
 async def test_runs_that_retention_deletes_leave_open_lists():
     jobs = make_jobs(trio.Event())
     async with (
@@ -193,7 +200,7 @@ async def test_runs_that_retention_deletes_leave_open_lists():
     ):
         ticket = await engine.submit("add", handle="alice", params=ADDED)
         await ticket.result()
-        await home.tab.call("Page.addScriptToEvaluateOnNewDocument", source=EARLY)
+        await check_after(home.tab, 300)
         await home.tab.open(f"{home.url}/handles/alice")
         await home.tab.until_text(ticket.id[-8:], "tbody")
         other = await home.browser.tab()
@@ -249,6 +256,39 @@ async def test_a_person_who_scrolls_after_coming_back_is_not_moved(home):
     await home.tab.until("document.querySelector('.title').innerText.includes('2,')")
     await home.tab.until("!document.querySelector('.title').innerText.includes('Reading')")
     assert await home.tab.run("document.querySelector('.virtual').scrollTop") == 40 * 36
+
+
+async def test_the_keys_continue_from_where_the_active_row_was(home):
+    tickets = (await queue(home, 6))[::-1]
+    await home.tab.open(f"{home.url}/runs?status=queued")
+    await home.tab.until(rows(6))
+    active = "document.querySelector('.row.active')?.id"
+    for row in range(4):
+        await home.tab.press("j")
+        await home.tab.until(f"{active} === 'row-{tickets[row].id}'")
+    await home.engine.cancel(tickets[3].id)
+    await home.tab.until(rows(5))
+    await home.tab.press("j")
+    await home.tab.until(f"{active} === 'row-{tickets[4].id}'")
+    await home.engine.cancel(tickets[4].id)
+    await home.tab.until(rows(4))
+    await home.tab.press("k")
+    await home.tab.until(f"{active} === 'row-{tickets[2].id}'")
+
+
+@needs_node
+async def test_the_keys_find_their_place_in_every_list():
+    program = (
+        load("views/handles/names.js", "views/runs/rows.js")
+        + """
+        const names = new Names();
+        names.update(["d", "b", "f"]);
+        const rows = new Rows(() => true);
+        rows.rebuild(new Map(["b", "d", "f"].map((id) => [id, { id }])));
+        answer([names, rows].map((list) => ["a", "b", "c", "e", "f", "g"].map((key) => list.below(key))));
+        """
+    )
+    assert await run_node(program) == [[0, 1, 1, 2, 3, 3], [3, 3, 2, 1, 1, 0]]
 
 
 @needs_node

@@ -91,9 +91,7 @@ export class Rows {
   }
 
   /** The first row whose id is lower. @param {string} id */
-  below(id) {
-    return this.#ids.length - this.#place(id);
-  }
+  below = (id) => this.#ids.length - this.#place(id);
 
   /** Add ended runs that the state does not have any more. @param {RunRecord[]} older */
   add(older) {
