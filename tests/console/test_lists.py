@@ -15,6 +15,7 @@ from ..clients.proxy import proxy
 from ..clients.test_killed_server import server
 from .chromium import Tab, open_browser
 from .house import ADDED, House, delete_store, flood, make_jobs, visited, without_failed_connections
+from .judging import SIDEWAYS, needs_axe, serious
 from .test_modules import load
 from .test_runs import scroll_to_the_end
 
@@ -73,6 +74,7 @@ async def test_runs_that_leave_the_list_are_not_reached_by_an_action(home):
     await home.tab.click("Cancel 2", ".bulk")
     await home.tab.until_text(tickets[1].id[-8:], "dialog")
     assert tickets[0].id[-8:] not in await home.tab.text("dialog")
+    assert await home.tab.run("document.activeElement.innerText") == "Back"
     await home.engine.inject("h1", "go")
     await home.tab.until_text("1 of 3 selected", ".bulk")
     await home.tab.click("Cancel, keep files", "dialog")
@@ -80,6 +82,22 @@ async def test_runs_that_leave_the_list_are_not_reached_by_an_action(home):
     await home.tab.until_text("1 run cancelled", ".toasts")
     await tickets[2].wait()
     assert await statuses(home, tickets) == ["succeeded", "succeeded", "cancelled"]
+
+
+@needs_axe
+async def test_a_question_about_many_runs_names_the_first_ones_and_can_be_read_by_all(home):
+    tickets = await queue(home, 120)
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until_text("120", ".title")
+    await home.tab.click("Select all")
+    for width in (1280, 360):
+        await home.tab.resize(width, 800, "dark")
+        await home.tab.click("Cancel 120", ".bulk")
+        await home.tab.until_text("and 20 more", "dialog")
+        assert tickets[-1].id[-8:] in await home.tab.text("dialog")
+        assert await serious(home.tab) == []
+        assert await home.tab.run(SIDEWAYS) == 0
+        await home.tab.click("Back", "dialog")
 
 
 async def test_nothing_is_sent_for_selected_runs_after_the_connection_was_lost(home):
