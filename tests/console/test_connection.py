@@ -100,7 +100,7 @@ async def test_a_lost_answer_for_selected_runs_is_not_called_a_refusal(home):
             break
         between.cut()
         between.drops_replies = False
-        await home.tab.until_text("1 unknown: ", ".toast.error")
+        await home.tab.until_text("1 unknown, 0 not sent", ".toast.error")
     home.tab.problems = without_failed_connections(home.tab.problems)
 
 

@@ -11,7 +11,8 @@ from greenroom.actors.engine import reads
 from greenroom.protocol.errors import Unavailable
 
 from ..clients.browser import needs_browser
-from .house import House, flood
+from .chromium import Tab
+from .house import flood
 
 pytestmark = needs_browser
 
@@ -272,9 +273,9 @@ async def test_a_text_in_a_row_can_be_selected(home):
     await home.tab.until("location.pathname !== '/runs'")
 
 
-async def scroll_to_the_end(home: House, count: str) -> None:
+async def scroll_to_the_end(tab: Tab, count: str) -> None:
     """Scroll to the end until the heading shows this number of runs."""
-    await home.tab.until(
+    await tab.until(
         f"""(() => {{
             (document.querySelector(".virtual") ?? {{}}).scrollTop = 1e9;
             return document.querySelector(".title .number")?.innerText.startsWith({count!r});
@@ -292,9 +293,9 @@ async def test_runs_that_the_state_forgets_are_read_again(home):
     await alice.until("document.querySelectorAll('.virtual-rows .row').length === 10")
     await flood(home, 1600)
     await alice.until("document.querySelectorAll('.virtual-rows .row').length === 10")
-    await scroll_to_the_end(home, "1,610")
+    await scroll_to_the_end(home.tab, "1,610")
     await flood(home, 300)
-    await scroll_to_the_end(home, "1,910")
+    await scroll_to_the_end(home.tab, "1,910")
     assert alice.problems == []
 
 
@@ -324,8 +325,8 @@ async def test_a_failed_reading_of_older_runs_can_be_repeated(home, monkeypatch)
 
     monkeypatch.setattr(type(home.engine), "list_runs", fail)
     await home.tab.open(f"{home.url}/runs")
-    await scroll_to_the_end(home, "1,000")
+    await scroll_to_the_end(home.tab, "1,000")
     await home.tab.until_text("Older runs could not be read.", ".rest")
     monkeypatch.undo()
     await home.tab.click("Read on", ".rest")
-    await scroll_to_the_end(home, "1,200")
+    await scroll_to_the_end(home.tab, "1,200")

@@ -7,20 +7,24 @@ import { focusList } from "../state/focus.js";
  * @property {number} count
  * @property {(index: number) => string} at
  * @property {(key: string) => number} indexOf the row of a key, or -1
+ * @property {(key: string) => number} below the first row below a key, also of one that the list has no more
  */
 
 /**
- * `j`, `k` and `Enter` for a list, to be given to `useShortcuts`. `what` names one of its rows.
+ * `j`, `k` and `Enter` for a list, to be given to `useShortcuts`. `what` names one of its rows. They continue from where the
+ * active row was if it has left the list.
  * @param {string} what
  * @param {Listed} list
  * @param {import("../../vendor/ui.js").Signal<string>} active the key of the active row
  * @param {(key: string) => void} open
  */
 export function listKeys(what, list, active, open) {
-  /** @param {number} by */
+  /** @param {1 | -1} by */
   const move = (by) => {
     focusList();
-    const index = list.indexOf(active.value) + by;
+    const row = list.indexOf(active.value);
+    const below = active.value === "" ? 0 : list.below(active.value);
+    const index = by > 0 ? below : (row >= 0 ? row : below) - 1;
     if (list.count > 0) active.value = list.at(Math.max(0, Math.min(list.count - 1, index)));
   };
   return [

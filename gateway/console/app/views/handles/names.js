@@ -19,6 +19,12 @@ export class Names {
   /** The row of a name, or -1. @param {string} name */
   indexOf = (name) => this.#rows.get(name) ?? -1;
 
+  /** The first row whose name comes after this one. @param {string} name */
+  below = (name) => {
+    const row = this.#names.findIndex((one) => one > name);
+    return row < 0 ? this.#names.length : row;
+  };
+
   /** @param {Iterable<string>} names */
   update(names) {
     const found = [...names];

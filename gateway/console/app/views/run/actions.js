@@ -20,7 +20,7 @@ const EDIT = "Fill in the form of a new run with its job, handle, lane, paramete
 
 /**
  * Whether to cancel, and what becomes of the files; null if not.
- * @param {string} title @param {string} what @param {readonly RunRecord[]} runs what is cancelled
+ * @param {string} title @param {any} what @param {readonly RunRecord[]} runs what is cancelled
  */
 export function askToCancel(title, what, runs) {
   const ids = new Set(runs.map(({ id }) => id));
@@ -28,7 +28,7 @@ export function askToCancel(title, what, runs) {
   const children = [...live.runs.values()].filter(isChild).length;
   return ask({
     title,
-    body: html`<p>${what}</p>
+    body: html`${what}
       ${children > 0 && html`<p>${children === 1 ? "1 pending child run is" : `${children.toLocaleString()} pending child runs are`} cancelled too.</p>`}
       <p>Keep files: those that it has finished stay, and can be downloaded. Delete files: they are deleted too. Unfinished files are
         always deleted.</p>`,
@@ -44,7 +44,8 @@ export function Actions({ run }) {
   const requests = useMemo(() => new Requests(), [run.id]);
   if (!may("operator")) return null;
   const cancel = async () => {
-    const files = await askToCancel(`Cancel run …${run.id.slice(-8)}?`, visible(`It executes ${workOf(run)} for the handle ${run.handle}.`), [run]);
+    const what = html`<p>${visible(`It executes ${workOf(run)} for the handle ${run.handle}.`)}</p>`;
+    const files = await askToCancel(`Cancel run …${run.id.slice(-8)}?`, what, [run]);
     if (files) await attempt(() => client().cancel(run.id, /** @type {"keep" | "delete"} */ (files)), `${nameOf(run)} is being cancelled`);
   };
   /** @param {"rerun" | "retry"} how */

@@ -52,7 +52,7 @@ export function AllThatMatch({ filter, query }) {
     const { call, statuses, done } = ACTIONS[how];
     const options = { ...optionsOf(filter, statuses), limit: count > USUAL ? MOST : USUAL };
     const submission = `${how} ${query}`;
-    const files = how === "cancel" ? await askToCancel(`Cancel ${counted(count)}?`, "Each run that matches and has not ended is cancelled, and its pending child runs too.", []) : "keep";
+    const files = how === "cancel" ? await askToCancel(`Cancel ${counted(count)}?`, html`<p>Each run that matches and has not ended is cancelled, and its pending child runs too.</p>`, []) : "keep";
     if (files === null) return;
     const own = how === "cancel" ? { files: /** @type {"keep" | "delete"} */ (files) } : { requestId: requests.idOf(submission) };
     const result = await sent(() => client()[call]({ ...options, ...own }), (result) => `${counted(result.done)} ${done}`);

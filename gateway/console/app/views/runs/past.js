@@ -11,12 +11,14 @@ import { noteOutage } from "../../state/outage.js";
 import { onReturn } from "../../state/reading.js";
 import { client, live } from "../../state/session.js";
 import { filterOf, matcher, workOf } from "./filter.js";
+import { removeDeleted, useRetention } from "./retention.js";
 import { Rows } from "./rows.js";
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 /** @typedef {{ handle: string } | { parent: string }} Query */
 
 const PAGE = 25;
+const CHECKED = 500; // in a page that is read again
 
 const COLUMNS = {
   Handle: (/** @type {RunRecord} */ run) => html`<${HandleLink} name=${run.handle} />`,
@@ -27,11 +29,12 @@ const COLUMNS = {
 export function usePast(query) {
   const past = useMemo(() => new Past(query), Object.entries(query).flat());
   useEffect(() => {
-    past.take({ reset: true, runs: new Set() }); // frames since the first rendering are not lost
+    past.take({ reset: true, anew: false, runs: new Set() }); // frames since the first rendering are not lost
     past.more();
     const ends = [live.onFrame((frame) => past.take(frame)), onReturn(() => void (past.problem.peek() && past.more()))];
     return () => ends.forEach((end) => end());
   }, [past]);
+  useRetention(() => past.check(), past);
   past.pages.value; // renders again after each page
   return past;
 }
@@ -75,6 +78,8 @@ class Past {
   #size = 0;
   #over = false;
   #busy = false;
+  /** How many stores there were: what was read from an earlier one is dropped. */
+  #stores = 0;
 
   /** @param {Query} query */
   constructor(query) {
@@ -98,19 +103,27 @@ class Past {
   }
 
   /** @param {import("../../state/live.js").Frame} frame */
-  take({ reset, runs }) {
+  take({ reset, anew, runs }) {
+    if (anew) {
+      this.#rows.forget();
+      this.#size = 0;
+      this.#stores += 1;
+    }
     if (reset) this.#rows.rebuild(live.runs);
     else this.#rows.update(runs, live.runs);
     this.#rows.add(this.shown().filter(hasEnded)); // they stay in the list after the state has dropped them
+    if (anew) this.more();
   }
 
-  /** Show another page. */
+  /** Show another page. @returns {Promise<void>} */
   async more() {
     if (this.#busy) return;
     this.#busy = true;
+    const store = this.#stores;
     const oldest = this.#size > 0 ? this.shown().at(-1)?.id : undefined;
     const found = await this.#read({ ...this.#query, limit: PAGE, ...(oldest && { before: oldest }) });
     this.#busy = false;
+    if (store !== this.#stores) return this.more();
     if (!found) return;
     this.#over = found.length < PAGE;
     this.#rows.add(found.filter(({ id }) => !live.runs.has(id)));
@@ -129,5 +142,16 @@ class Past {
       this.problem.value = /** @type {Error} */ (error).message;
       return undefined;
     }
+  }
+
+  /** Remove the runs that the store has no more. */
+  async check() {
+    const store = this.#stores;
+    const read = async (/** @type {string | undefined} */ before) => {
+      const runs = await client().listRuns({ ...this.#query, limit: CHECKED, ...(before && { before }) });
+      return { runs, over: runs.length < CHECKED };
+    };
+    await removeDeleted(this.#rows, read, () => store !== this.#stores);
+    this.pages.value += 1;
   }
 }

@@ -1,11 +1,11 @@
 /** The list of runs: live, of any length, with its filter in the address. */
 
-import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
+import { html, signal, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Moment, Nothing } from "../../parts/basic.js";
 import { listKeys } from "../../parts/listkeys.js";
 import { Text, visible } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
-import { go, to } from "../../state/address.js";
+import { found, go, to } from "../../state/address.js";
 import { useShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
 import { isDrag } from "../../state/pointer.js";
@@ -18,6 +18,7 @@ import { COLUMNS, chosen } from "./columns.js";
 import { endedOptions, filterOf, matcher, workOf } from "./filter.js";
 import { Filters } from "./filters.js";
 import { AllThatMatch } from "./matching.js";
+import { removeDeleted, useRetention } from "./retention.js";
 import { Rows } from "./rows.js";
 
 const NEW = to("runs", [], { new: "1" });
@@ -25,6 +26,7 @@ const HEIGHT = 36;
 const CARD = 92; // the height of a run on a phone
 export const PAGE = 500;
 const MOST_PAGES = 10; // that are read at once, if no run in them belongs to the list
+const MOST_SOUGHT = 40; // that are read at once for a person who comes back to a row
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
@@ -39,14 +41,18 @@ function List({ query }) {
   const [rows, frame] = useMemo(() => /** @type {const} */ ([built(filter), live.frame.peek()]), [filter]);
   const changes = useSignal(0);
   const active = useSignal("");
-  const selected = useSignal(/** @type {Set<string>} */ (new Set()));
+  const selected = useMemo(() => signal(/** @type {Set<string>} */ (new Set())), [filter]); // of one filter: no other list shows it
   const pages = useMemo(() => new Pages(filter, rows, () => (changes.value += 1)), [rows]);
   changes.value; // renders again
 
   useEffect(() => {
     if (live.frame.peek() !== frame) rows.rebuild(live.runs); // a frame came between the first rendering and now
     changes.value += 1;
-    return live.onFrame(({ reset, runs }) => {
+    return live.onFrame(({ reset, anew, runs }) => {
+      if (anew) {
+        rows.forget();
+        selected.value = new Set();
+      }
       if (reset) {
         rows.rebuild(live.runs);
         pages.restart();
@@ -57,12 +63,17 @@ function List({ query }) {
     });
   }, [rows]);
   useEffect(() => onReturn(() => void (pages.failed && pages.more())), [pages]);
+  useEffect(() => pages.seek(/** @type {{ key: string } | null} */ (found())?.key), []);
+  useRetention(() => pages.check(), pages);
   useShortcuts(() => keys(rows, active, selected), [rows]);
 
   const record = (/** @type {string} */ id) => rows.record(id, live.runs);
   const columns = COLUMNS.filter(({ name }) => chosen.value.has(name));
   const grid = { gridTemplateColumns: `2.25rem ${columns.map(({ width }) => width).join(" ")}` };
-  const picked = [...selected.value].map(record).filter((run) => run !== undefined);
+  const lists = (/** @type {string} */ id) => rows.indexOf(id) >= 0;
+  const picked = [...selected.value].filter(lists).map(record).filter((run) => run !== undefined);
+  useEffect(() => rows.keep(picked)); // a selected run does not leave the list because others have ended
+  const deselect = (/** @type {Iterable<string>} */ ids = selected.value) => (selected.value = without(selected.value, ids));
   const all = rows.count > 0 && picked.length === rows.count;
   const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${grid}>
     <span role="columnheader">
@@ -76,12 +87,13 @@ function List({ query }) {
     <div class="title">
       <h1 id="runs-title">Runs</h1>
       <span class="faint number" aria-live="off">${rows.count.toLocaleString()}${pages.complete ? "" : "+"}</span>
+      ${pages.seeks && html`<span class="faint" role="status">Reading the rows that you left…</span>`}
       <span class="spread"></span>
       <${AllThatMatch} filter=${filter} query=${String(query)} />
       ${may("operator") && html`<a class="button primary" href=${NEW}>New run</a>`}
     </div>
     <${Filters} query=${query} />
-    <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
+    <${Bulk} runs=${picked} selected=${selected.value.size} lists=${lists} deselect=${deselect} />
     ${filter.problems.length > 0 &&
     html`<p class="error-text" role="alert">No run is listed, because the filter is unknown: <${Text} value=${filter.problems.join("; ")} />.</p>`}
     ${rows.count === 0 && rest}
@@ -150,6 +162,13 @@ function built(filter) {
   return rows;
 }
 
+/** @param {Set<string>} all @param {Iterable<string>} some */
+function without(all, some) {
+  const left = new Set(all);
+  for (const one of some) left.delete(one);
+  return left;
+}
+
 /** @param {any} selected @param {string} id */
 function flip(selected, id) {
   const next = new Set(selected.value);
@@ -180,6 +199,10 @@ class Pages {
   /** The list has all runs down to this one. @type {string | undefined} */
   #before;
   #over = false;
+  /** The run that a person was at who comes back to the list. @type {string | undefined} */
+  #sought;
+  /** How many states there were: what was read for an earlier one is dropped. */
+  #states = 0;
 
   /** @param {import("./filter.js").RunFilter} filter @param {Rows} rows @param {() => void} changed */
   constructor(filter, rows, changed) {
@@ -198,9 +221,24 @@ class Pages {
     return this.complete || this.#before === undefined ? this.#rows.count : this.#rows.below(this.#before);
   }
 
+  /** Whether the list can still get the run that it seeks. */
+  get seeks() {
+    const id = this.#sought;
+    if (id === undefined || this.complete || this.#rows.indexOf(id) >= 0) return false;
+    return this.#before === undefined || this.#before > id;
+  }
+
+  /** Read until the list has this run. @param {string | undefined} id */
+  seek(id) {
+    this.#sought = id;
+    if (this.seeks) this.more();
+  }
+
   /** The state is a new one: begin with the newest page. */
   restart() {
+    this.#states += 1;
     this.#before = undefined;
+    this.reached = null;
     this.#over = this.stopped = false;
   }
 
@@ -211,24 +249,39 @@ class Pages {
     this.#over = this.stopped = false;
   }
 
-  /** Read pages until the list is longer, or there are no more. */
+  /** Read pages until the list is longer, or there are no more. @returns {Promise<void>} */
   async more() {
     if (this.busy || this.complete) return;
     this.busy = true;
     this.#changed();
+    const states = this.#states;
     const before = this.#rows.count;
     this.failed = false;
-    for (let page = 0; page < MOST_PAGES && !this.#over && !this.failed && this.#rows.count === before; page++) await this.#read();
+    for (let page = 0; page < (this.seeks ? MOST_SOUGHT : MOST_PAGES) && !this.#over && !this.failed; page++) {
+      if (this.#rows.count > before && !this.seeks) break;
+      await this.#read();
+    }
+    this.#sought = undefined;
     this.stopped = this.failed || (!this.#over && this.#rows.count === before);
     this.busy = false;
+    if (states !== this.#states) return this.more();
+    this.#changed();
+  }
+
+  /** Remove the runs that the store has no more. */
+  async check() {
+    const states = this.#states;
+    const read = (/** @type {string | undefined} */ before) => page({ ...this.#options, limit: PAGE, ...(before && { before }) });
+    await removeDeleted(this.#rows, read, () => states !== this.#states);
     this.#changed();
   }
 
   async #read() {
+    const states = this.#states;
     const before = this.#before;
     const found = await report(() => page({ ...this.#options, limit: PAGE, ...(before && { before }) }));
     this.failed = found === undefined;
-    if (!found) return;
+    if (!found || states !== this.#states) return;
     const last = found.runs.at(-1);
     this.#rows.add(found.runs.filter(({ id }) => !live.runs.has(id)));
     if (this.#before !== before) return; // meanwhile the list lost newer runs
@@ -241,7 +294,7 @@ class Pages {
 /**
  * A page of the store. The engine refuses to search through too many runs that do not match, and says how far it got.
  * @param {import("../../../greenroom.js").ListRunsOptions} options
- * @returns {Promise<{ runs: RunRecord[], over: boolean, reached?: string }>}
+ * @returns {Promise<import("./retention.js").Page>}
  */
 export async function page(options) {
   try {
