@@ -2,7 +2,8 @@
 
 import { parseExact } from "../../../greenroom.js";
 import { html, useRef, useSignal } from "../../../vendor/ui.js";
-import { Elapsed, HandleLink, RunLink } from "../../parts/basic.js";
+import { Elapsed, HandleLink, Moment, RunLink } from "../../parts/basic.js";
+import { brief } from "../../parts/brief.js";
 import { Json } from "../../parts/json.js";
 import { Text, visible } from "../../parts/text.js";
 import { now, span } from "../../state/clock.js";
@@ -21,6 +22,18 @@ export const newestFirst = (list) => list.toSorted(([, one], [, other]) => other
 
 /** @typedef {import("../../../greenroom.js").InterruptClosed} InterruptClosed */
 /** @typedef {{ list: [string, InterruptState][], closed: Map<string, InterruptClosed | null>, linked?: boolean }} Listed */
+
+/**
+ * The interrupts of a run or of a handle. While a person is at them, new ones appear below the others.
+ * @param {{ asked: ReturnType<typeof import("./held.js").useHeld>, linked?: boolean }} props
+ */
+export function Asked({ asked: { list, closed, added, handlers }, linked = false }) {
+  if (list.length === 0) return null;
+  return html`<section aria-label="Interrupts" ...${handlers}>
+    <p class="hidden" role="status">${added > 0 && `${added} new ${added === 1 ? "interrupt" : "interrupts"}`}</p>
+    <${Interrupts} list=${list} closed=${closed} linked=${linked} />
+  </section>`;
+}
 
 /** `closed`: those of the list that are not open any more. @param {Listed} props */
 export function Interrupts({ list, closed, linked = false }) {
@@ -63,8 +76,10 @@ function Interrupt({ id, interrupt, linked, isOpen, end }) {
         : html`<span class="tag"><${Text} value=${key} /></span>`}
       ${linked && html`<${RunLink} id=${interrupt.run} short />`}
       ${linked && run && html`<span><${Text} value=${run.job} /> of <${HandleLink} name=${run.handle} /></span>`}
-      <span class="faint">since <${Elapsed} from=${opened_at} /></span>
-      ${deadline !== null && html`<span class="faint">denied in ${span(deadline - now.value)}</span>`}
+      ${isOpen
+        ? html`<span class="faint">since <${Elapsed} from=${opened_at} /></span>
+            ${deadline !== null && html`<span class="faint">denied in ${span(deadline - now.value)}</span>`}`
+        : html`<span class="faint">opened at <${Moment} at=${opened_at} /></span>`}
     </p>
     ${question && html`<p class="question"><${Text} value=${question} lines /></p>`}
     ${node ? html`<details><summary class="faint">Its input and parameters</summary><${Json} value=${data} /></details>` : html`<${Json} value=${data} />`}
@@ -97,8 +112,13 @@ function told(end) {
   if (end.outcome !== "answered") return end.outcome.replace("_", " ");
   const answer = /** @type {any} */ (end.answer);
   const kinds = { true: "Approved", false: "Denied" };
-  return `${kinds[/** @type {"true" | "false"} */ (String(answer?.approved))] ?? "Answered"} by ${end.by}`;
+  const kind = kinds[/** @type {"true" | "false"} */ (String(answer?.approved))];
+  const what = kind ? answer.choice : answer;
+  return [kind ?? "Answered", what !== undefined && written(what), `by ${end.by}`].filter(Boolean).join(" ");
 }
+
+/** An answer in one line. @param {unknown} answer */
+const written = (answer) => (typeof answer === "string" ? `“${answer.slice(0, MOST_SHOWN)}”` : brief(answer, MOST_SHOWN));
 
 /**
  * What the data of an interrupt says about its form: a text `question`, and `choices`, a list of texts. Those of a flow's
