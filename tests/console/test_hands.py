@@ -1,17 +1,19 @@
-"""Nothing moves below a person's hand: interrupts, rows of lists, and the lanes stay while a person is at them."""
+"""Nothing moves below a person's hand: interrupts, rows and lanes stay while a person is at them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from greenroom import Jobs, Run, open_engine
 
 from ..clients.browser import needs_browser
+from ..clients.javascript import needs_node, run_node
 from .house import House, visited
-
-pytestmark = needs_browser
+from .test_modules import load
 
 jobs = Jobs()
 
@@ -62,6 +64,7 @@ async def leave(home: House) -> None:
     await home.tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
 
 
+@needs_browser
 @pytest.mark.parametrize("view", ["runs/{id}", "handles/alice"])
 async def test_the_next_interrupt_of_a_run_appears_below_the_one_that_has_the_pointer(view, home):
     ticket = await home.engine.submit("ask twice", handle="alice")
@@ -78,3 +81,174 @@ async def test_the_next_interrupt_of_a_run_appears_below_the_one_that_has_the_po
     await home.tab.until("document.querySelectorAll('.interrupt').length === 1")
     await home.tab.click("Approve", ".interrupt")
     assert await ticket.wait(30)
+
+
+ROWS = """[...document.querySelectorAll(".virtual-rows .row")].map(
+    (one) => [one.id, one.getBoundingClientRect().top])"""
+
+
+async def shown_rows(home: House) -> list[Any]:
+    """The rows with their places, from the top."""
+    rows = await home.tab.run(ROWS)
+    return sorted(rows, key=lambda row: float(row[1]))
+
+
+@needs_browser
+async def test_new_runs_are_counted_while_the_pointer_is_on_the_rows_and_states_go_on_changing(home):
+    tickets = [await home.engine.submit("wait", handle=f"h{number}") for number in range(3)]
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until("document.querySelectorAll('.row .status.running').length === 3")
+    rows = await shown_rows(home)
+    await point(home, f"[id='row-{tickets[1].id}']")
+    for number in range(3):
+        await home.engine.submit("wait", handle=f"new {number}")
+    await home.tab.until_text("3 new runs", ".title")
+    await home.engine.inject("h1", "go")
+    await home.tab.until(f"document.querySelector('[id=\"row-{tickets[1].id}\"] .status.succeeded')")
+    assert await shown_rows(home) == rows
+    await leave(home)
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 6")
+    assert "new run" not in await home.tab.text(".title")
+
+
+@needs_browser
+async def test_a_run_that_leaves_a_filtered_list_stays_below_the_pointer(home):
+    await home.engine.submit("wait", handle="first")
+    ticket = await home.engine.submit("wait", handle="second")
+    await home.tab.open(f"{home.url}/runs?status=running")
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 2")
+    rows = await shown_rows(home)
+    await point(home, f"[id='row-{ticket.id}']")
+    await home.engine.inject("second", "go")
+    await home.tab.until("document.querySelector('.row .status.succeeded')")
+    assert await shown_rows(home) == rows
+    await leave(home)
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 1")
+
+
+@needs_browser
+@pytest.mark.parametrize(("view", "what"), [("runs", "run"), ("handles", "handle"), ("events", "event")])
+async def test_rows_stay_while_the_keyboard_is_in_the_list_until_the_new_ones_are_shown(view, what, home):
+    await home.tab.open(f"{home.url}/{view}")
+    await home.tab.until_text("live")
+    for number in range(3):
+        await home.engine.submit("wait", handle=f"m{number}")
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length >= 3")
+    await home.tab.press("j")
+    await home.tab.until("document.querySelector('.row.active')")
+    rows = await shown_rows(home)
+    for number in range(2):
+        await home.engine.submit("wait", handle=f"a{number}")
+    await home.tab.until_text(f"new {what}s", ".title")
+    assert await shown_rows(home) == rows
+    await home.tab.press("Escape")
+    await home.tab.until(f"document.querySelectorAll('.virtual-rows .row').length >= {len(rows) + 2}")
+    for key in "jj":
+        await home.tab.press(key)
+    await home.engine.submit("wait", handle="a3")
+    await home.tab.until("document.querySelector('.news')")
+    await home.tab.run("document.querySelector('.news').click()")
+    await home.tab.until("!document.querySelector('.news') && !document.querySelector('.row.active')")
+
+
+@needs_browser
+async def test_selected_runs_stay_where_they_are_until_the_new_ones_are_shown(home):
+    await home.engine.submit("wait", handle="first")
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.click("Select all")
+    await home.engine.submit("wait", handle="second")
+    await home.tab.until_text("1 new run", ".title")
+    assert await home.tab.run("document.querySelectorAll('.virtual-rows .row').length") == 1
+    await home.tab.click("1 new run")
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 2")
+    await home.tab.until_text("1 selected", ".bulk")
+
+
+TOP = "document.querySelector('.lanes').getBoundingClientRect().top"
+
+
+@needs_browser
+async def test_nothing_moves_the_lanes_while_the_pointer_is_on_them(home):
+    await home.tab.open(home.url)
+    await home.tab.until("document.querySelector('.lane')")
+    await point(home, ".lane.all")
+    top = await home.tab.run(TOP)
+    lanes = "[...document.querySelectorAll('.lanes .lane a')].map((one) => one.innerText)"
+    names = await home.tab.run(lanes)
+    ticket = await home.engine.submit("ask", handle="alice", params={"question": "Sure?"}, lane="aaa")
+    await home.tab.until_text("1 new interrupt", ".title")
+    await home.engine.set_concurrency("images", 0)
+    await home.engine.submit("wait", handle="bob", lane="images")
+    await home.tab.until_text("1 new problem", ".title")
+    assert await home.tab.run(TOP) == top
+    assert (await home.tab.run(lanes))[: len(names)] == names
+    await leave(home)
+    await home.tab.until("document.querySelector('.interrupt') && document.querySelector('.problems')")
+    await point(home, ".lane.all")
+    top = await home.tab.run(TOP)
+    await home.engine.answer(next(iter((await home.engine.snapshot()).interrupts)), {"approved": True})
+    await home.engine.set_concurrency("images", 1)
+    await home.tab.until(
+        "document.querySelector('.interrupt.closed') && document.querySelector('.problems .gone')"
+    )
+    assert await home.tab.run(TOP) == top
+    await leave(home)
+    await home.tab.until("!document.querySelector('.interrupt') && !document.querySelector('.problems')")
+    assert await ticket.wait(30)
+
+
+KEYS = st.integers(0, 12)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("list"), st.sets(KEYS).map(sorted)),
+        st.tuples(st.just("hold"), st.booleans()),
+    ),
+    max_size=12,
+)
+
+
+@needs_node
+async def test_held_rows_never_move_and_those_that_are_not_shown_are_counted():
+    cases: list[Any] = []
+
+    @settings(max_examples=150)
+    @given(STEPS)
+    def collect(steps: Any) -> None:
+        cases.append(steps)
+
+    collect()
+    program = (
+        load("state/heldlist.js")
+        + """
+        answer(argument.map((steps) => {
+            let all = [];
+            const source = {
+                get count() { return all.length; },
+                at: (index) => all[index],
+                indexOf: (key) => all.indexOf(key),
+            };
+            const list = new HeldList(source, (key) => (all.includes(key) ? `shows ${key}` : undefined));
+            return steps.map(([kind, what]) => {
+                if (kind === "list") all = what.map(String);
+                list.hold(kind === "hold" ? what : list.held);
+                const keys = Array.from({ length: list.count }, (_, index) => list.at(index));
+                const same = keys.every((key, index) => list.indexOf(key) === index);
+                const told = keys.every((key) => list.value(key) === `shows ${key}`);
+                const { held, added } = list;
+                return { all, keys, held, added, same: same && told && list.indexOf("none") === -1 };
+            });
+        }));
+        """
+    )
+    for states in await run_node(program, cases):
+        before: Any = {"held": False, "keys": []}
+        for state in states:
+            assert state["same"], states
+            assert len(set(state["keys"])) == len(state["keys"])
+            if state["held"]:
+                assert state["added"] == len(set(state["all"]) - set(state["keys"]))
+            else:
+                assert (state["keys"], state["added"]) == (state["all"], 0)
+            if state["held"] and before["held"]:
+                assert state["keys"][: len(before["keys"])] == before["keys"]
+            before = state

@@ -1,6 +1,6 @@
-/** The keys of a list with an active row. */
+/** The keys of a list with an active row. While there is one, the rows stay in place. */
 
-import { focusList } from "../state/focus.js";
+import { focusHeading, focusList } from "../state/focus.js";
 
 /**
  * @typedef {object} Listed
@@ -9,8 +9,14 @@ import { focusList } from "../state/focus.js";
  * @property {(key: string) => number} indexOf the row of a key, or -1
  */
 
+/** Let a list follow again. @param {() => void} forget removes its active row */
+export function leaveList(forget) {
+  forget();
+  focusHeading();
+}
+
 /**
- * `j`, `k` and `Enter` for a list, to be given to `useShortcuts`. `what` names one of its rows.
+ * `j`, `k`, `Enter` and `Escape` for a list, to be given to `useShortcuts`. `what` names one of its rows.
  * @param {string} what
  * @param {Listed} list
  * @param {import("../../vendor/ui.js").Signal<string>} active the key of the active row
@@ -27,5 +33,6 @@ export function listKeys(what, list, active, open) {
     { key: "j", what: `Next ${what}`, run: () => move(1) },
     { key: "k", what: `Previous ${what}`, run: () => move(-1) },
     { key: "Enter", what: `Open the ${what}`, run: () => list.indexOf(active.value) >= 0 && open(active.value) },
+    { key: "Escape", what: "Leave the list, which then follows", run: () => leaveList(() => (active.value = "")) },
   ];
 }

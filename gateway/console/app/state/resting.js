@@ -6,11 +6,12 @@
 import { useEffect, useRef, useSignal } from "../../vendor/ui.js";
 
 const CALM = 2_000; // after a click, also without a pointer that stays, as on a phone
+const LEAVING = 500; // the pointer can come back
 
 /** @returns {{ resting: import("../../vendor/ui.js").Signal<boolean>, handlers: object }} `handlers`: for the element */
 export function useResting() {
   const resting = useSignal(false);
-  const at = useRef({ inside: false, clicked: -CALM, timer: 0 }).current;
+  const at = useRef({ inside: false, clicked: -CALM, left: -LEAVING, timer: 0 }).current;
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => () => clearTimeout(at.timer), []);
 
@@ -18,7 +19,7 @@ export function useResting() {
     clearTimeout(at.timer);
     const keyboard = place.current?.parentElement?.querySelector(":focus-visible");
     if (at.inside || (keyboard && place.current?.contains(keyboard))) return;
-    const wait = at.clicked + CALM - performance.now();
+    const wait = Math.max(at.clicked + CALM, at.left + LEAVING) - performance.now();
     if (wait > 0) at.timer = window.setTimeout(endIfLeft, wait);
     else resting.value = false;
   };
@@ -34,6 +35,7 @@ export function useResting() {
     },
     onPointerLeave: () => {
       at.inside = false;
+      at.left = performance.now();
       endIfLeft();
     },
     onPointerDown: (/** @type {any} */ event) => {

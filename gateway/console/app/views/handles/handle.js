@@ -12,15 +12,12 @@ import { useHeld } from "../run/held.js";
 import { Asked } from "../run/interrupts.js";
 import { PastRuns, usePast } from "../runs/past.js";
 import { Draft } from "./draft.js";
-import { HandleStatus, withOutcome } from "./status.js";
+import { HandleStatus, UNKNOWN, withOutcome } from "./status.js";
 
 /** @typedef {import("../../../greenroom.js").HandleState} HandleState */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
 const SHOWN_WAITING = 50;
-
-/** What a handle is of which the state has nothing. @type {HandleState} */
-const UNKNOWN = { status: "Idle", locked: false, active_run: null, waiting: [], params: null };
 
 /** @param {{ names: string[] }} props */
 export function Handle({ names: [name] }) {

@@ -3,16 +3,19 @@
 import { html, useMemo, useSignal } from "../../../vendor/ui.js";
 import { HandleLink, Nothing, RunLink } from "../../parts/basic.js";
 import { FilterForm } from "../../parts/filterform.js";
+import { News, atTop } from "../../parts/news.js";
 import { listKeys } from "../../parts/listkeys.js";
 import { Text } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
+import { HeldList } from "../../state/heldlist.js";
 import { useShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
 import { isDrag } from "../../state/pointer.js";
+import { useResting } from "../../state/resting.js";
 import { limits, live } from "../../state/session.js";
 import { Names, matching } from "./names.js";
-import { HandleStatus, STATUSES } from "./status.js";
+import { HandleStatus, STATUSES, UNKNOWN } from "./status.js";
 
 const HEIGHT = 36;
 const CARD = 68; // the height of a handle on a phone
@@ -24,9 +27,19 @@ export function Handles({ query }) {
   const active = useSignal("");
   const text = query.get("text") ?? "";
   const statuses = query.getAll("status");
-  useShortcuts(() => listKeys("handle", names, active, (name) => go(to("handles", [name]))), [names]);
+  const { resting, handlers } = useResting();
+  const list = useMemo(() => new HeldList(names), [String(query)]);
+  const shows = useSignal(0);
+  useShortcuts(() => listKeys("handle", list, active, (name) => go(to("handles", [name]))), [list]);
+  shows.value; // renders again
   live.frame.value; // renders again after each change
   names.update(matching(live.handleNames(), text, statuses, (name) => live.handle(name)));
+  list.hold(resting.value || list.indexOf(active.value) >= 0);
+  const show = () => {
+    list.release();
+    active.value = "";
+    shows.value += 1;
+  };
 
   /** @param {Record<string, string | string[] | null>} change */
   const set = (change) => go(to("handles", [], { text, status: statuses, ...change }), { replace: true });
@@ -37,6 +50,7 @@ export function Handles({ query }) {
     <div class="title">
       <h1 id="handles-title">Handles</h1>
       <span class="faint number">${names.count.toLocaleString()}${live.hasAllEnded ? "" : "+"}</span>
+      <${News} count=${list.added} what="handle" show=${() => atTop(show)} />
     </div>
     <${FilterForm} count=${query.size}>
       <div class="chips" role="group" aria-label="Status">
@@ -50,13 +64,14 @@ export function Handles({ query }) {
     ${names.count === 0 && html`<${Nothing}>${query.size > 0 ? "No handle matches the filter." : limits.value ? "There are no handles that your token may see." : "There are no handles yet."}<//>`}
     <${VirtualList}
       label="Handles"
-      count=${names.count}
+      count=${list.count}
       height=${isPhone.value ? CARD : HEIGHT}
-      keyOf=${names.at}
-      indexOf=${names.indexOf}
-      active=${names.indexOf(active.value)}
+      keyOf=${list.at}
+      indexOf=${list.indexOf}
+      active=${list.indexOf(active.value)}
       head=${head}
-      row=${(/** @type {number} */ index) => html`<${Row} name=${names.at(index)} active=${active} />`}
+      handlers=${handlers}
+      row=${(/** @type {number} */ index) => html`<${Row} name=${list.at(index)} active=${active} />`}
     />
     ${text && live.handle(text) === null && html`<p><a href=${to("handles", [text])}>Open the handle <${Text} value=${text} /></a>, which is not in the list.</p>`}
     <p class="faint">The list has the handles with a pending run, a draft, or one of the 1,000 runs that ended last.
@@ -73,8 +88,7 @@ function Chip({ status, chosen, set }) {
 
 /** @param {{ name: string, active: import("../../../vendor/ui.js").Signal<string> }} props */
 function Row({ name, active }) {
-  const handle = live.handle(name);
-  if (handle === null) return null;
+  const handle = live.handle(name) ?? UNKNOWN; // the state forgets handles, whose rows can stay
   const outcomeUnknown = handle.status === "Idle" && !live.hasAllEnded;
   /** @param {any} event */
   const open = (event) => {

@@ -3,12 +3,15 @@
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Moment, Nothing } from "../../parts/basic.js";
 import { listKeys } from "../../parts/listkeys.js";
+import { News, atTop } from "../../parts/news.js";
 import { Text, visible } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
+import { HeldList } from "../../state/heldlist.js";
 import { useShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
 import { isDrag } from "../../state/pointer.js";
+import { useResting } from "../../state/resting.js";
 import { client, limits, live } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
 import { Bulk } from "./bulk.js";
@@ -31,6 +34,8 @@ export function Runs({ query }) {
   const changes = useSignal(0);
   const active = useSignal("");
   const selected = useSignal(/** @type {Set<string>} */ (new Set()));
+  const { resting, handlers } = useResting();
+  const list = useMemo(() => new HeldList(rows, (id) => rows.record(id, live.runs)), [rows]);
   const pages = useMemo(() => new Pages(filter, rows, () => (changes.value += 1)), [rows]);
   changes.value; // renders again
 
@@ -41,22 +46,29 @@ export function Runs({ query }) {
       if (reset) {
         rows.rebuild(live.runs);
         pages.restart();
+        list.refresh(list.keys());
       } else {
         pages.readAgain(rows.update(runs, live.runs));
+        list.refresh(runs);
       }
       changes.value += 1;
     });
   }, [rows]);
-  useShortcuts(() => keys(rows, active, selected), [rows]);
+  useShortcuts(() => keys(list, active, selected), [list]);
 
-  const record = (/** @type {string} */ id) => rows.record(id, live.runs);
+  list.hold(resting.value || selected.value.size > 0 || list.indexOf(active.value) >= 0);
+  const show = () => {
+    list.release();
+    active.value = "";
+    changes.value += 1;
+  };
   const columns = COLUMNS.filter(({ name }) => chosen.value.has(name));
   const grid = { gridTemplateColumns: `2.25rem ${columns.map(({ width }) => width).join(" ")}` };
-  const picked = [...selected.value].map(record).filter((run) => run !== undefined);
-  const all = rows.count > 0 && picked.length === rows.count;
+  const picked = [...selected.value].map(list.value).filter((run) => run !== undefined);
+  const all = list.count > 0 && picked.length === list.count;
   const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${grid}>
     <span role="columnheader">
-      <input type="checkbox" aria-label="Select all" checked=${all} onChange=${() => (selected.value = new Set(all ? [] : rows.ids()))} />
+      <input type="checkbox" aria-label="Select all" checked=${all} onChange=${() => (selected.value = new Set(all ? [] : list.keys()))} />
     </span>
     ${columns.map(({ name, title }) => html`<span key=${name} role="columnheader">${title}</span>`)}
   </div>`;
@@ -66,6 +78,7 @@ export function Runs({ query }) {
     <div class="title">
       <h1 id="runs-title">Runs</h1>
       <span class="faint number" aria-live="off">${rows.count.toLocaleString()}${pages.complete ? "" : "+"}</span>
+      <${News} count=${list.added} what="run" show=${() => atTop(show)} />
     </div>
     <${Filters} query=${query} />
     <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
@@ -74,16 +87,17 @@ export function Runs({ query }) {
     ${rows.count === 0 && rest}
     <${VirtualList}
       label="Runs"
-      count=${rows.count}
+      count=${list.count}
       height=${isPhone.value ? CARD : HEIGHT}
-      keyOf=${rows.at}
-      indexOf=${rows.indexOf}
-      active=${rows.indexOf(active.value)}
+      keyOf=${list.at}
+      indexOf=${list.indexOf}
+      active=${list.indexOf(active.value)}
       head=${head}
-      end=${pages.end}
+      handlers=${handlers}
+      end=${list.held ? list.count : pages.end}
       onEnd=${(/** @type {boolean} */ scrolled) => (scrolled || !pages.stopped) && pages.more()}
       row=${(/** @type {number} */ index) => {
-        const run = record(rows.at(index));
+        const run = list.value(list.at(index));
         return run && html`<${Row} run=${run} columns=${columns} grid=${grid} active=${active} selected=${selected} />`;
       }}
     />
@@ -144,11 +158,11 @@ function flip(selected, id) {
   selected.value = next;
 }
 
-/** @param {Rows} rows @param {any} active @param {any} selected */
-function keys(rows, active, selected) {
+/** @param {HeldList<RunRecord>} list @param {any} active @param {any} selected */
+function keys(list, active, selected) {
   return [
-    ...listKeys("run", rows, active, (id) => go(to("runs", [id]))),
-    { key: "x", what: "Select the run", run: () => rows.indexOf(active.value) >= 0 && flip(selected, active.value) },
+    ...listKeys("run", list, active, (id) => go(to("runs", [id]))),
+    { key: "x", what: "Select the run", run: () => list.indexOf(active.value) >= 0 && flip(selected, active.value) },
   ];
 }
 
