@@ -252,3 +252,24 @@ async def test_held_rows_never_move_and_those_that_are_not_shown_are_counted():
             if state["held"] and before["held"]:
                 assert state["keys"][: len(before["keys"])] == before["keys"]
             before = state
+
+
+OPEN_MENUS = "[...document.querySelectorAll('.menu[open] summary')].map((one) => one.innerText).join()"
+
+
+@needs_browser
+async def test_menus_close_with_escape_a_click_outside_and_when_another_opens(home):
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.click("Columns")
+    await home.tab.until(f"{OPEN_MENUS} === 'Columns'")
+    await home.tab.run("document.querySelector('.menu[open] input').focus()")
+    await home.tab.press("Escape")
+    await home.tab.until(f"{OPEN_MENUS} === '' && document.activeElement.innerText === 'Columns'")
+    await home.tab.press("Enter")
+    await home.tab.until(f"{OPEN_MENUS} === 'Columns'")
+    await press(home, await point(home, ".menu:not([open]) summary"))
+    await home.tab.until(f"{OPEN_MENUS} === 'Time'")
+    await press(home, await point(home, ".menu[open] .menu-body"))
+    assert await home.tab.run(OPEN_MENUS) == "Time"
+    await press(home, await point(home, "h1"))
+    await home.tab.until(f"{OPEN_MENUS} === ''")
