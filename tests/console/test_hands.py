@@ -12,7 +12,9 @@ from greenroom import Jobs, Run, open_engine
 
 from ..clients.browser import needs_browser
 from ..clients.javascript import needs_node, run_node
+from ..flow.definitions import flow
 from .house import House, visited
+from .judging import SIDEWAYS, needs_axe, serious
 from .test_modules import load
 
 jobs = Jobs()
@@ -273,3 +275,104 @@ async def test_menus_close_with_escape_a_click_outside_and_when_another_opens(ho
     assert await home.tab.run(OPEN_MENUS) == "Time"
     await press(home, await point(home, "h1"))
     await home.tab.until(f"{OPEN_MENUS} === ''")
+
+
+def smaller(selector: str) -> str:
+    """The sizes of the elements that are smaller than a finger needs."""
+    return f"""[...document.querySelectorAll({selector!r})]
+        .map((one) => [one.outerHTML.slice(0, 80), one.getBoundingClientRect()])
+        .filter(([, {{ width, height }}]) => width < 24 || height < 24)
+        .map(([what, {{ width, height }}]) => `${{what}} ${{width}} ${{height}}`)"""
+
+
+OUTSIDE = """[...document.querySelectorAll('.lanes :is(a, button, input, meter)')].filter((one) => {
+    const { left, right } = one.getBoundingClientRect();
+    return left < 0 || right > 360;
+}).length"""
+
+
+@needs_browser
+async def test_a_phone_shows_the_lanes_as_cards_with_limit_and_pause(home):
+    await home.engine.set_concurrency("mail", 3)
+    await home.tab.resize(360, 800)
+    await home.tab.open(home.url)
+    await home.tab.until("document.querySelectorAll('.lanes button').length >= 2")
+    await home.tab.until("document.querySelector('[aria-label=\"Change the limit of lane images\"]')")
+    assert await home.tab.run(OUTSIDE) == 0
+    assert await home.tab.run("document.querySelector('.lanes').scrollWidth <= 360")
+    assert await home.tab.run(smaller(".lanes :is(a, button, input)")) == []
+    assert await home.tab.run(SIDEWAYS) == 0
+
+
+CUT = """(() => {
+    const all = [...document.querySelectorAll(".views a")];
+    const pinned = all.find((one) => one.matches(":has(.badge)"));
+    const edge = pinned.getBoundingClientRect().right;
+    const places = all.filter((one) => one !== pinned).map((one) => one.getBoundingClientRect());
+    return places.filter(({ left, right }) => left < edge - 1 && right > edge + 1).length;
+})()"""
+
+
+@needs_browser
+@pytest.mark.parametrize("view", ["runs", "flows", "events", "settings"])
+async def test_the_pinned_view_does_not_cut_its_neighbours_on_a_phone(view, home):
+    await home.engine.submit("ask", handle="alice")
+    await home.tab.resize(360, 800)
+    await home.tab.open(f"{home.url}/{view}")
+    await home.tab.until("document.querySelector('.views .badge')")
+    place = "document.querySelector('.views [aria-current]').getBoundingClientRect()"
+    await home.tab.until(f"{place}.right <= 360 && {place}.left >= 60")
+    assert await home.tab.run(CUT) == 0
+
+
+@needs_browser
+async def test_a_phone_has_cards_that_name_their_parts_and_targets_for_fingers(home):
+    for _ in range(2):
+        ticket = await home.engine.submit("wait", handle="alice", lane="images")
+        await home.engine.inject("alice", "go")
+        await ticket.result()
+    await home.tab.resize(360, 800)
+    await home.tab.open(f"{home.url}/runs")
+    await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 2")
+    label = "getComputedStyle(document.querySelector('.row .cell-%s'), '::before').content"
+    for column, name in (("job", "job"), ("lane", "lane"), ("created", "created"), ("took", "for")):
+        assert await home.tab.run(label % column) == f'"{name} "'
+    assert await home.tab.run(smaller(".virtual-rows :is(a, input)")) == []
+    assert await home.tab.run(SIDEWAYS) == 0
+    await home.tab.open(f"{home.url}/handles/alice")
+    await home.tab.until("document.querySelectorAll('.cards li').length === 2")
+    assert not await home.tab.run("document.querySelector('table')")
+    right = "Math.max(...[...document.querySelectorAll('.cards span')]"
+    right += ".map((one) => one.getBoundingClientRect().right))"
+    assert await home.tab.run(f"{right} <= 360")
+    assert await home.tab.run(smaller(".cards a")) == []
+
+
+@needs_browser
+async def test_a_phone_shows_compared_versions_below_each_other(home):
+    for delay in (1, 2):
+        node = {"kind": "timer", "params": {"delay_ms": delay}}
+        await home.engine.flows.publish("order", flow("", first=node))
+    await home.tab.resize(360, 800)
+    await home.tab.open(f"{home.url}/flows/order?version=2&against=1")
+    editors = "[...(document.querySelector('.editor')?.shadowRoot?.querySelectorAll('.cm-editor') ?? [])]"
+    places = f"{editors}.map((one) => one.getBoundingClientRect())"
+    await home.tab.until(f"{editors}.length === 2 && {places}[0].height > 50")
+    first, second = await home.tab.run(f"{places}.map(({{ top, bottom, width }}) => [top, bottom, width])")
+    assert first[1] <= second[0]
+    assert min(first[2], second[2]) > 250
+    names = f"{editors}.map((one) => getComputedStyle(one, '::before').content)"
+    assert await home.tab.run(names) == ['"Version 1"', '"Version 2"']
+
+
+@needs_axe
+@needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing_serious_on_a_phone(scheme, home):
+    await home.engine.submit("ask", handle="alice", params={"question": "Sure?", "pages": 120})
+    await home.engine.submit("wait", handle="bob", lane="images")
+    await home.tab.resize(360, 800, scheme)
+    for view in ("", "runs", "handles", "handles/bob"):
+        await home.tab.open(f"{home.url}/{view}")
+        await home.tab.until_text("live")
+        assert await serious(home.tab) == [], view

@@ -41,7 +41,7 @@ function Page() {
   const component = [view?.component, view?.one][names.length]; // an address has at most two parts
   useShortcuts(() => [{ key: "?", what: "Show the keyboard shortcuts", run: help }], []);
   useEffect(() => {
-    document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // on a phone
+    document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "start" }); // on a phone
   }, [view]);
   useTitle(view?.title, names);
   const opened = useRef("");

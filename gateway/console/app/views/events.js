@@ -23,7 +23,7 @@ import { Tail } from "../state/tail.js";
 
 const KEPT = 5_000;
 const HEIGHT = 34;
-const CARD = 72; // the height of an event on a phone
+const CARD = 84; // the height of an event on a phone
 const FIELDS = ["type", "handle", "lane", "run"];
 const COMMON = new Set(["seq", "at", "type", "by", "run", "handle", "lane"]);
 const COLUMNS = { gridTemplateColumns: "6rem 7.5rem 11rem 6.5rem minmax(6rem, 1fr) minmax(10rem, 3fr)" };
@@ -124,8 +124,8 @@ function Row({ entry: { number, item: event }, active }) {
     <span role="gridcell" class="mono faint">${event.seq}</span>
     <span role="gridcell"><${Moment} at=${event.at} /></span>
     <span role="gridcell"><strong>${event.type}</strong></span>
-    <span role="gridcell">${run && html`<${RunLink} id=${run} short />`}</span>
-    <span role="gridcell"><${Text} value=${event.by} /></span>
+    <span role="gridcell" data-label="run">${run && html`<${RunLink} id=${run} short />`}</span>
+    <span role="gridcell" data-label="by"><${Text} value=${event.by} /></span>
     <span role="gridcell" class="cell-what mono">${summary(event)}</span>
   </div>`;
 }

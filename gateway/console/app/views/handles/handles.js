@@ -18,7 +18,7 @@ import { Names, matching } from "./names.js";
 import { HandleStatus, STATUSES, UNKNOWN } from "./status.js";
 
 const HEIGHT = 36;
-const CARD = 68; // the height of a handle on a phone
+const CARD = 80; // the height of a handle on a phone
 const GRID = { gridTemplateColumns: "minmax(12rem, 2fr) minmax(11rem, 1fr) 8rem 6rem 6rem" };
 
 /** @param {{ query: URLSearchParams }} props */
@@ -99,8 +99,8 @@ function Row({ name, active }) {
   return html`<div class="cells" style=${GRID} onClick=${open}>
     <span role="gridcell"><${HandleLink} name=${name} /></span>
     <span role="gridcell"><${HandleStatus} handle=${handle} />${outcomeUnknown && html` <small class="faint">last outcome not loaded</small>`}</span>
-    <span role="gridcell">${handle.active_run && html`<${RunLink} id=${handle.active_run} short tabindex="-1" />`}</span>
-    <span role="gridcell" class="number">${handle.waiting.length || ""}</span>
+    <span role="gridcell" data-label="active run">${handle.active_run && html`<${RunLink} id=${handle.active_run} short tabindex="-1" />`}</span>
+    <span role="gridcell" class="number" data-label="waiting">${handle.waiting.length || ""}</span>
     <span role="gridcell">${handle.params !== null && "draft"}</span>
   </div>`;
 }

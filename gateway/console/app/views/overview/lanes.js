@@ -31,8 +31,8 @@ export function Lanes({ counts, holds }) {
       <div class="lane all" role="row">
         <strong role="cell">all lanes</strong>
         <span role="cell"><${Use} used=${executing} limit=${most} /></span>
-        <span role="cell" class="number">${queued.toLocaleString()}</span>
-        <span role="cell"><${Limit} label="the global limit" value=${most} set=${(/** @type {number} */ limit) => client().setMaxConcurrent(limit)} /></span>
+        <span role="cell" class="number" data-label="queued">${queued.toLocaleString()}</span>
+        <span role="cell" data-label="limit"><${Limit} label="the global limit" value=${most} set=${(/** @type {number} */ limit) => client().setMaxConcurrent(limit)} /></span>
         <span role="cell"></span>
       </div>
       ${[...shown.map(({ key, value }) => /** @type {const} */ ([key, value])), ...added].map(
@@ -49,7 +49,7 @@ function Outside({ label, count }) {
   return html`<div class="lane" role="row">
     <span role="cell" class="faint">${label}</span>
     <span role="cell"></span>
-    <span role="cell" class="number">${count.toLocaleString()}</span>
+    <span role="cell" class="number" data-label="queued">${count.toLocaleString()}</span>
     <span role="cell"></span>
     <span role="cell"></span>
   </div>`;
@@ -62,8 +62,8 @@ function Lane({ name, lane, most }) {
   return html`<div class="lane" role="row">
     <span role="cell"><${FilterLink} query=${{ lane: name }} value=${name} />${paused && html` <span class="tag">paused</span>`}</span>
     <span role="cell"><${Use} used=${executing} limit=${limit ?? most} /></span>
-    <span role="cell" class="number">${queued.toLocaleString()}</span>
-    <span role="cell">
+    <span role="cell" class="number" data-label="queued">${queued.toLocaleString()}</span>
+    <span role="cell" data-label="limit">
       ${limit === null
         ? html`<span class="faint">as all lanes</span>`
         : html`<${Limit} label=${`the limit of lane ${name}`} value=${limit} set=${(/** @type {number} */ next) => client().setConcurrency(name, next)} />`}

@@ -7,6 +7,7 @@ import { hasEnded } from "../../../greenroom.js";
 import { html, signal, useEffect, useMemo } from "../../../vendor/ui.js";
 import { Elapsed, HandleLink, Moment, Nothing, RunLink, Status } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
+import { isPhone } from "../../state/phone.js";
 import { client, live } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
 import { filterOf, matcher } from "./filter.js";
@@ -40,6 +41,11 @@ export function PastRuns({ past, column, label }) {
   const runs = past.shown();
   const head = ["Run", "Job", column, "Status", "Created", "Time", "Reason or error"];
   if (runs.length === 0) return html`<${Nothing}>There are no runs yet.<//>`;
+  const more = past.hasMore && html`<button class="quiet" onClick=${() => past.more()}>Older runs</button>`;
+  if (isPhone.value) {
+    return html`<ol class="cards" aria-labelledby=${label}>${runs.map((run) => html`<${Card} key=${run.id} run=${run} column=${column} />`)}</ol>
+      ${more}`;
+  }
   return html`<div class="scroll" tabindex="0" role="group" aria-labelledby=${label}>
       <table>
         <thead><tr>${head.map((one) => html`<th key=${one} scope="col">${one}</th>`)}</tr></thead>
@@ -52,14 +58,30 @@ export function PastRuns({ past, column, label }) {
               <td><${Status} status=${run.status} /></td>
               <td><${Moment} at=${run.created_at} /></td>
               <td><${Elapsed} from=${run.started_at} to=${run.ended_at} /></td>
-              <td class="why"><${Text} value=${run.error ?? run.reason ?? run.waiting_for ?? ""} /></td>
+              <td class="why"><${Text} value=${why(run)} /></td>
             </tr>`,
           )}
         </tbody>
       </table>
     </div>
-    ${past.hasMore && html`<button class="quiet" onClick=${() => past.more()}>Older runs</button>`}`;
+    ${more}`;
 }
+
+/** A run on a phone. @param {{ run: RunRecord, column: keyof typeof COLUMNS }} props */
+function Card({ run, column }) {
+  return html`<li>
+    <span><${RunLink} id=${run.id} short /></span>
+    <span><${Status} status=${run.status} /></span>
+    <span data-label="job"><${Text} value=${run.job} /></span>
+    <span data-label=${column.toLowerCase()}>${COLUMNS[column](run)}</span>
+    <span data-label="created"><${Moment} at=${run.created_at} /></span>
+    ${run.started_at !== null && html`<span data-label="for"><${Elapsed} from=${run.started_at} to=${run.ended_at} /></span>`}
+    ${why(run) && html`<span class="why"><${Text} value=${why(run)} /></span>`}
+  </li>`;
+}
+
+/** @param {RunRecord} run */
+const why = (run) => run.error ?? run.reason ?? run.waiting_for ?? "";
 
 class Past {
   /** How many pages were read. */

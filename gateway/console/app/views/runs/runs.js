@@ -21,7 +21,7 @@ import { Filters } from "./filters.js";
 import { Rows } from "./rows.js";
 
 const HEIGHT = 36;
-const CARD = 92; // the height of a run on a phone
+const CARD = 120; // the height of a run on a phone
 const PAGE = 500;
 const MOST_PAGES = 10; // that are read at once, if no run in them belongs to the list
 
@@ -140,7 +140,7 @@ function Row({ run, columns, grid, active, selected }) {
         onChange=${() => flip(selected, run.id)}
       />
     </span>
-    ${columns.map(({ name, cell }) => html`<span key=${name} role="gridcell" class=${`cell-${name}`}>${cell(run)}</span>`)}
+    ${columns.map(({ name, label, cell }) => html`<span key=${name} role="gridcell" class=${`cell-${name}`} data-label=${label}>${cell(run)}</span>`)}
   </div>`;
 }
 
