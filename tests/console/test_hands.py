@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from greenroom import Jobs, Run, open_engine
+from greenroom.gateway import Role, add_token
 
 from ..clients.browser import needs_browser
 from ..clients.javascript import needs_node, run_node
 from ..flow.definitions import flow
-from .house import House, visited
+from .house import House, log_in, visited
 from .judging import SIDEWAYS, needs_axe, serious
 from .test_modules import load
 
@@ -376,3 +378,79 @@ async def test_axe_finds_nothing_serious_on_a_phone(scheme, home):
         await home.tab.open(f"{home.url}/{view}")
         await home.tab.until_text("live")
         assert await serious(home.tab) == [], view
+
+
+@needs_browser
+async def test_a_wall_shows_charts_queues_and_lanes_below_three_interrupts(home):
+    params = {"question": "Which size?", "choices": ["small", "large"], "context": {"user": "alice"}}
+    for number in range(3):
+        await home.engine.submit("ask", handle=f"h{number}", params=params)
+    for number in range(3):
+        await home.engine.submit("wait", handle=f"w{number}", lane="images")
+    await home.tab.resize(1920, 1080)
+    await home.tab.open(home.url)
+    await home.tab.until("document.querySelectorAll('.interrupt').length === 3")
+    await home.tab.until_text("images", "[aria-labelledby=queues-title]")
+    for selector in (".charts", "[aria-labelledby=queues-title]", ".lanes"):
+        bottom = f"document.querySelector({selector!r}).getBoundingClientRect().bottom"
+        assert 0 < await home.tab.run(bottom) <= 1080, selector
+    card = await home.tab.text(".interrupt")
+    assert "Which size?" in card
+    assert "of h" in card
+    assert "context" not in card  # it is folded
+    assert not await home.tab.run("document.querySelector('.interrupt .tag')")  # nobody has chosen the key
+    await home.tab.click("Its data", ".interrupt")
+    await home.tab.until_text("context", ".interrupt")
+
+
+ERRORS = "document.querySelectorAll('.toast.error').length"
+
+
+@needs_browser
+async def test_messages_name_the_action_and_go_when_it_succeeds_or_another_view_opens(home):
+    await home.tab.open(f"{home.url}/handles/alice")
+    await home.tab.fill("#draft", '{"a": 1}')
+    await home.tab.click("Save draft")
+    await home.tab.until_text("the draft is saved", ".toasts[aria-live]")
+    await home.tab.fill("#job", "no such job")
+    await home.tab.click("Start", ".draft")
+    await home.tab.until_text("Start: ", ".toast.error")
+    await home.tab.until_text("no such job", ".draft [role=alert]")
+    await home.tab.click("Runs", ".views")
+    await home.tab.until_text("Runs", "h1")
+    await home.tab.until(f"{ERRORS} === 0")
+    await home.tab.open(f"{home.url}/handles/alice")
+    await home.tab.fill("#job", "no such job")
+    await home.tab.click("Start", ".draft")
+    await home.tab.until(f"{ERRORS} === 1")
+    await home.tab.fill("#draft", '{"a": 2}')
+    await home.tab.click("Save draft")
+    await home.tab.until_text("the draft is saved", ".toasts")
+    assert await home.tab.run(ERRORS) == 1  # that was another action
+    await home.tab.until("document.querySelector('.draft .primary').ariaDisabled !== 'true'")
+    await home.tab.fill("#job", "wait")
+    await home.tab.click("Start", ".draft")
+    await home.tab.until("location.pathname.startsWith('/runs/')")
+    await home.tab.until(f"{ERRORS} === 0")
+
+
+@needs_browser
+async def test_the_title_of_the_tab_begins_with_the_number_of_open_interrupts(home):
+    await home.tab.open(home.url)
+    await home.tab.until("document.title === 'Overview · Greenroom'")
+    for number in (1, 2):
+        await home.engine.submit("ask", handle=f"h{number}", params={"question": "Sure?"})
+        await home.tab.until(f"document.title === '({number}) Overview · Greenroom'")
+
+
+@needs_browser
+async def test_a_viewer_has_no_number_of_interrupts_in_the_title(tmp_path: Path):
+    token = add_token(tmp_path / "tokens", "eve", Role.VIEWER)
+    async with (
+        open_engine(jobs, "memory:", shutdown_timeout=0) as engine,
+        visited(engine, token_file=str(tmp_path / "tokens")) as home,
+    ):
+        await engine.submit("ask", handle="alice", params={"question": "Sure?"})
+        await log_in(home, token, "interrupts")
+        await home.tab.until_text("Sure?")
+        assert await home.tab.run("document.title") == "Interrupts · Greenroom"

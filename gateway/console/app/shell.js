@@ -13,7 +13,7 @@ import { shortcuts, useShortcuts } from "./state/keys.js";
 import { caller, limits, limitsInWords, live, logOut, lost, may, phase, role, trouble } from "./state/session.js";
 import { changeTheme, theme } from "./state/theme.js";
 import { useTitle } from "./state/title.js";
-import { dismiss, toasts } from "./state/toasts.js";
+import { dismiss, forgetErrors, toasts } from "./state/toasts.js";
 import { VIEWS } from "./views/all.js";
 
 const MOST_SHOWN = 999; // in the navigation
@@ -43,11 +43,14 @@ function Page() {
   useEffect(() => {
     document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "start" }); // on a phone
   }, [view]);
-  useTitle(view?.title, names);
+  useTitle(view?.title, names, may("operator") ? live.interrupts.value.length : 0);
   const opened = useRef("");
   const path = [name, ...names].join("/");
   useEffect(() => {
-    if (opened.current) focusHeading();
+    if (opened.current) {
+      focusHeading();
+      forgetErrors();
+    }
     opened.current = `/${path}`;
   }, [path]);
   return html`

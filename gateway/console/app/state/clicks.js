@@ -24,6 +24,9 @@ export function watchClicks() {
   }, { capture: true });
 }
 
+/** What the button that is being clicked says; empty if there is none. */
+export const nameOfClicked = () => clicked?.ariaLabel || clicked?.innerText.replace(/\s+/g, " ").trim() || "";
+
 /** Let the button that is being clicked ignore clicks. Returns a function that ends this, after a second at the least. */
 export function holdButton() {
   const button = clicked;

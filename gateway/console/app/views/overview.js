@@ -70,7 +70,7 @@ function OpenInterrupts({ asked: { list, closed, handlers } }) {
   if (list.length === 0) return null;
   return html`<section aria-labelledby="interrupts-title">
     <h2 id="interrupts-title">Open interrupts</h2>
-    <div ...${handlers}><${Interrupts} list=${list.slice(0, SHOWN_INTERRUPTS)} closed=${closed} linked /></div>
+    <div ...${handlers}><${Interrupts} list=${list.slice(0, SHOWN_INTERRUPTS)} closed=${closed} linked compact /></div>
     ${list.length > SHOWN_INTERRUPTS && html`<p><a href=${to("interrupts")}>All ${live.interrupts.value.length.toLocaleString()} open interrupts</a></p>`}
   </section>`;
 }

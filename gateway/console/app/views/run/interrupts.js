@@ -1,7 +1,7 @@
 /** The open interrupts of a run, and how a person answers one: approve, deny, or any JSON. */
 
 import { parseExact } from "../../../greenroom.js";
-import { html, useRef, useSignal } from "../../../vendor/ui.js";
+import { html, useLayoutEffect, useRef, useSignal } from "../../../vendor/ui.js";
 import { Elapsed, HandleLink, Moment, RunLink } from "../../parts/basic.js";
 import { brief } from "../../parts/brief.js";
 import { Json } from "../../parts/json.js";
@@ -14,6 +14,7 @@ import { flowOf } from "../runs/filter.js";
 /** @typedef {import("../../../greenroom.js").InterruptState} InterruptState */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
+const NUMBER = /^\d+$/; // a key that nobody has chosen
 const MOST_CHOICES = 20;
 const MOST_SHOWN = 100; // characters of an answer in the message about it
 
@@ -21,7 +22,7 @@ const MOST_SHOWN = 100; // characters of an answer in the message about it
 export const newestFirst = (list) => list.toSorted(([, one], [, other]) => other.opened_at - one.opened_at);
 
 /** @typedef {import("../../../greenroom.js").InterruptClosed} InterruptClosed */
-/** @typedef {{ list: [string, InterruptState][], closed: Map<string, InterruptClosed | null>, linked?: boolean }} Listed */
+/** @typedef {{ list: [string, InterruptState][], closed: Map<string, InterruptClosed | null>, linked?: boolean, compact?: boolean }} Listed */
 
 /**
  * The interrupts of a run or of a handle. While a person is at them, new ones appear below the others.
@@ -35,17 +36,21 @@ export function Asked({ asked: { list, closed, added, handlers }, linked = false
   </section>`;
 }
 
-/** `closed`: those of the list that are not open any more. @param {Listed} props */
-export function Interrupts({ list, closed, linked = false }) {
+/** `closed`: those of the list that are not open any more; `compact`: with their data folded. @param {Listed} props */
+export function Interrupts({ list, closed, linked = false, compact = false }) {
   return list.map(
     ([id, interrupt]) =>
-      html`<${Interrupt} key=${id} id=${id} interrupt=${interrupt} linked=${linked} isOpen=${!closed.has(id)} end=${closed.get(id)} />`,
+      html`<${Interrupt} key=${id} id=${id} interrupt=${interrupt} linked=${linked} compact=${compact} isOpen=${!closed.has(id)} end=${closed.get(id)} />`,
   );
 }
 
-/** @param {{ id: string, interrupt: InterruptState, linked: boolean, isOpen: boolean, end?: InterruptClosed | null }} props */
-function Interrupt({ id, interrupt, linked, isOpen, end }) {
+/** @param {{ id: string, interrupt: InterruptState, linked: boolean, compact: boolean, isOpen: boolean, end?: InterruptClosed | null }} props */
+function Interrupt({ id, interrupt, linked, compact, isOpen, end }) {
   const card = useRef(/** @type {HTMLElement | null} */ (null));
+  const height = useRef(0);
+  useLayoutEffect(() => {
+    if (isOpen) height.current = card.current?.getBoundingClientRect().height ?? 0; // a closed card is not lower, and moves nothing
+  });
   const text = useSignal("");
   const problem = useSignal("");
   const sending = useSignal(false);
@@ -68,12 +73,12 @@ function Interrupt({ id, interrupt, linked, isOpen, end }) {
   const run = live.runs.get(interrupt.run);
   const { question, choices, more, node } = formOf(data, run);
   const off = sending.value || !isOpen;
-  return html`<article ref=${card} class="interrupt card ${isOpen ? "" : "closed"}" aria-label=${isOpen ? "Open interrupt" : "Closed interrupt"} tabindex=${linked ? -1 : undefined}>
+  return html`<article ref=${card} class="interrupt card ${isOpen ? "" : "closed"} ${compact ? "compact" : ""}" aria-label=${isOpen ? "Open interrupt" : "Closed interrupt"} tabindex=${linked ? -1 : undefined} style=${isOpen ? undefined : { minHeight: `${height.current}px` }}>
     <p class="interrupt-head">
       <strong>${isOpen ? `Waits for an ${node ? "approval" : "answer"}` : "Closed"}</strong>
       ${node
         ? html`<span>flow <strong><${Text} value=${flowOf(/** @type {any} */ (run))} /></strong>, node <strong><${Text} value=${node} /></strong></span>`
-        : html`<span class="tag"><${Text} value=${key} /></span>`}
+        : !(compact && NUMBER.test(key)) && html`<span class="tag"><${Text} value=${key} /></span>`}
       ${linked && html`<${RunLink} id=${interrupt.run} short />`}
       ${linked && run && html`<span><${Text} value=${run.job} /> of <${HandleLink} name=${run.handle} /></span>`}
       ${isOpen
@@ -82,7 +87,10 @@ function Interrupt({ id, interrupt, linked, isOpen, end }) {
         : html`<span class="faint">opened at <${Moment} at=${opened_at} /></span>`}
     </p>
     ${question && html`<p class="question"><${Text} value=${question} lines /></p>`}
-    ${node ? html`<details><summary class="faint">Its input and parameters</summary><${Json} value=${data} /></details>` : html`<${Json} value=${data} />`}
+    ${!question && compact && html`<p class="question mono"><${Text} value=${brief(data, MOST_SHOWN)} /></p>`}
+    ${node || compact
+      ? html`<details><summary class="faint">${node ? "Its input and parameters" : "Its data"}</summary><${Json} value=${data} /></details>`
+      : html`<${Json} value=${data} />`}
     <div class="answering">
       ${!isOpen && html`<p class="outcome" role="status"><${Text} value=${told(end)} /></p>`}
       ${may("operator") &&

@@ -4,7 +4,7 @@ import { OutcomeUnknown } from "../../../greenroom.js";
 import { html, useMemo } from "../../../vendor/ui.js";
 import { ask } from "../../parts/dialog.js";
 import { Requests } from "../../state/requests.js";
-import { attempt, toast } from "../../state/toasts.js";
+import { attempt, toast, told } from "../../state/toasts.js";
 import { client, may } from "../../state/session.js";
 import { RERUN, RETRY, askToCancel } from "../run/actions.js";
 import { canCancel, canRerun, canRetry } from "./filter.js";
@@ -65,7 +65,7 @@ async function each(runs, command, done) {
   if (count > 0) toast(`${counted(count)} ${done}`);
   const unknown = errors.filter((one) => one instanceof OutcomeUnknown);
   const refused = errors.filter((one) => !unknown.includes(one));
-  if (refused.length > 0) toast(`${refused.length} refused: ${refused[0].message}`, "error");
-  if (unknown.length > 0) toast(`${unknown.length} unknown: ${unknown[0].message}`, "error");
+  if (refused.length > 0) toast(`${refused.length} refused: ${told(refused[0])}`, "error");
+  if (unknown.length > 0) toast(`${unknown.length} unknown: ${told(unknown[0])}`, "error", { stays: true });
   return true;
 }
