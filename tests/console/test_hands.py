@@ -159,7 +159,11 @@ async def test_rows_stay_while_the_keyboard_is_in_the_list_until_the_new_ones_ar
 async def test_selected_runs_stay_where_they_are_until_the_new_ones_are_shown(home):
     await home.engine.submit("wait", handle="first")
     await home.tab.open(f"{home.url}/runs")
+    await home.tab.until("document.querySelector('.virtual-rows .row')")
+    rows = await shown_rows(home)
     await home.tab.click("Select all")
+    await home.tab.until_text("1 selected", ".bulk")
+    assert await shown_rows(home) == rows
     await home.engine.submit("wait", handle="second")
     await home.tab.until_text("1 new run", ".title")
     assert await home.tab.run("document.querySelectorAll('.virtual-rows .row').length") == 1

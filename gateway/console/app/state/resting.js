@@ -17,7 +17,7 @@ export function useResting() {
 
   const endIfLeft = () => {
     clearTimeout(at.timer);
-    const keyboard = place.current?.parentElement?.querySelector(":focus-visible");
+    const keyboard = document.querySelector(":focus-visible");
     if (at.inside || (keyboard && place.current?.contains(keyboard))) return;
     const wait = Math.max(at.clicked + CALM, at.left + LEAVING) - performance.now();
     if (wait > 0) at.timer = window.setTimeout(endIfLeft, wait);

@@ -43,6 +43,7 @@ export function Events({ query }) {
   const problems = problemsOf(query);
   useEffect(() => {
     frozen.value = null;
+    active.value = 0;
     if (problems.length > 0) return undefined;
     const { state } = client();
     let [epoch, last] = [state.epoch, state.seq];

@@ -56,7 +56,8 @@ export function Runs({ query }) {
   }, [rows]);
   useShortcuts(() => keys(list, active, selected), [list]);
 
-  list.hold(resting.value || selected.value.size > 0 || list.indexOf(active.value) >= 0);
+  const picked = [...selected.value].map(list.value).filter((run) => run !== undefined);
+  list.hold(resting.value || picked.length > 0 || list.indexOf(active.value) >= 0);
   const show = () => {
     list.release();
     active.value = "";
@@ -64,7 +65,6 @@ export function Runs({ query }) {
   };
   const columns = COLUMNS.filter(({ name }) => chosen.value.has(name));
   const grid = { gridTemplateColumns: `2.25rem ${columns.map(({ width }) => width).join(" ")}` };
-  const picked = [...selected.value].map(list.value).filter((run) => run !== undefined);
   const all = list.count > 0 && picked.length === list.count;
   const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${grid}>
     <span role="columnheader">
