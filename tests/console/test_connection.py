@@ -81,6 +81,7 @@ async def test_an_action_whose_answer_was_lost_says_that_its_effect_is_unknown(h
             between.cut()
             between.drops_replies = False
             await home.tab.until_text(said, ".toasts")
+            assert "reply to" not in await home.tab.text(".toasts")  # not the name of a command
             await home.tab.until_text("live", ".connection")
         await home.tab.until_text("cancelled", ".title")
     assert len(await home.engine.list_runs(job="add")) == 2

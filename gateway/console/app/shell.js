@@ -13,7 +13,7 @@ import { shortcuts, useShortcuts } from "./state/keys.js";
 import { caller, limits, limitsInWords, live, logOut, lost, may, phase, role, trouble } from "./state/session.js";
 import { changeTheme, theme } from "./state/theme.js";
 import { useTitle } from "./state/title.js";
-import { dismiss, toasts } from "./state/toasts.js";
+import { dismiss, forgetErrors, toasts } from "./state/toasts.js";
 import { dropKept, mayLogOut } from "./state/unsaved.js";
 import { VIEWS } from "./views/all.js";
 import { sought } from "./views/runs/filter.js";
@@ -43,13 +43,16 @@ function Page() {
   useShortcuts(() => [{ key: "?", what: "Show the keyboard shortcuts", run: help }], []);
   useEffect(dropKept, []);
   useEffect(() => {
-    document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // on a phone
+    document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "start" }); // on a phone
   }, [view]);
-  useTitle(view?.title, names);
+  useTitle(view?.title, names, may("operator") ? live.interrupts.value.length : 0);
   const opened = useRef("");
   const path = [name, ...names].join("/");
   useEffect(() => {
-    if (opened.current) focusHeading();
+    if (opened.current) {
+      focusHeading();
+      forgetErrors();
+    }
     opened.current = `/${path}`;
   }, [path]);
   return html`

@@ -117,6 +117,14 @@ export function Editor({ label, text, onChange, mistakes, view }) {
   return html`<div ref=${place} class="editor"></div>`;
 }
 
+/** On a phone, two texts are below each other, each below its name. */
+const STACKED = `@media (max-width: 48rem) {
+  .cm-mergeViewEditors { flex-direction: column; }
+  .cm-mergeView .cm-mergeViewEditor { flex: none; }
+  .cm-mergeSpacer { display: none; }
+  .cm-mergeView .cm-editor::before { content: attr(data-name); padding: 0.3rem 0.5rem; font: 600 14px system-ui, sans-serif; color: var(--faint); }
+}`;
+
 /** Two texts side by side, with their differences. @param {{ names: [string, string], before: string, after: string }} props */
 export function Differences({ names, before, after }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
@@ -130,6 +138,10 @@ export function Differences({ names, before, after }) {
         });
         const collapseUnchanged = { margin: 3, minSize: 6 };
         const made = new MergeView({ a: side(before, names[0]), b: side(after, names[1]), parent: root, root, collapseUnchanged });
+        [made.a, made.b].forEach(({ dom }, index) => (dom.dataset.name = names[index]));
+        const stacked = new CSSStyleSheet();
+        stacked.replaceSync(STACKED);
+        root.adoptedStyleSheets.push(stacked);
         return () => made.destroy();
       }),
     [],

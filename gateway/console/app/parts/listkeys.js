@@ -1,6 +1,6 @@
-/** The keys of a list with an active row. */
+/** The keys of a list with an active row. While there is one, the rows stay in place. */
 
-import { focusList } from "../state/focus.js";
+import { focusHeading, focusList } from "../state/focus.js";
 
 /**
  * @typedef {object} Listed
@@ -10,9 +10,15 @@ import { focusList } from "../state/focus.js";
  * @property {(key: string) => number} below the first row below a key, also of one that the list has no more
  */
 
+/** Let a list follow again. @param {() => void} forget removes its active row */
+export function leaveList(forget) {
+  forget();
+  focusHeading();
+}
+
 /**
- * `j`, `k` and `Enter` for a list, to be given to `useShortcuts`. `what` names one of its rows. They continue from where the
- * active row was if it has left the list.
+ * `j`, `k`, `Enter` and `Escape` for a list, to be given to `useShortcuts`. `what` names one of its rows. `j` and `k` continue
+ * from where the active row was if it has left the list.
  * @param {string} what
  * @param {Listed} list
  * @param {import("../../vendor/ui.js").Signal<string>} active the key of the active row
@@ -31,5 +37,6 @@ export function listKeys(what, list, active, open) {
     { key: "j", what: `Next ${what}`, run: () => move(1) },
     { key: "k", what: `Previous ${what}`, run: () => move(-1) },
     { key: "Enter", what: `Open the ${what}`, run: () => list.indexOf(active.value) >= 0 && open(active.value) },
+    { key: "Escape", what: "Leave the list, which then follows", run: () => leaveList(() => (active.value = "")) },
   ];
 }

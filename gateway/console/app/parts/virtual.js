@@ -21,10 +21,11 @@ const SPARE = 8;
  * @param {number} props.active the index of the active row, or -1
  * @param {string} props.label for screen readers
  * @param {any} [props.head]
+ * @param {object} [props.handlers] of the element that has the rows
  * @param {number} [props.end] the row after the last one that is not missing; `count` unless given
  * @param {(scrolled: boolean) => void} [props.onEnd] called when the rows up to `end` are visible; whether by scrolling
  */
-export function VirtualList({ count, height, keyOf, indexOf, row, active, label, head, end = count, onEnd }) {
+export function VirtualList({ count, height, keyOf, indexOf, row, active, label, head, handlers, end = count, onEnd }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   const top = useRef(/** @type {{ key: string, offset: number } | null} */ (found()));
   const seeks = useRef(top.current !== null); // whether the list has not had the row to which the person comes back
@@ -96,6 +97,7 @@ export function VirtualList({ count, height, keyOf, indexOf, row, active, label,
     aria-rowcount=${count + 1}
     aria-activedescendant=${described}
     onScroll=${() => look(true)}
+    ...${handlers}
   >
     ${head}
     <div class="virtual-rows" role="rowgroup" style=${{ height: `${count * height}px` }}>${rows}</div>

@@ -3,22 +3,25 @@
 import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { HandleLink, Moment, Nothing, RunLink } from "../../parts/basic.js";
 import { FilterForm } from "../../parts/filterform.js";
+import { News, atTop } from "../../parts/news.js";
 import { listKeys } from "../../parts/listkeys.js";
 import { Text } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { go, to } from "../../state/address.js";
+import { HeldList } from "../../state/heldlist.js";
 import { useShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
 import { isDrag } from "../../state/pointer.js";
+import { useResting } from "../../state/resting.js";
 import { limits, live } from "../../state/session.js";
 import { Names, matching } from "./names.js";
 import { Older } from "./older.js";
-import { HandleStatus, STATUSES } from "./status.js";
+import { HandleStatus, STATUSES, UNKNOWN } from "./status.js";
 
 /** @typedef {import("../../../greenroom.js").HandleState} HandleState */
 
 const HEIGHT = 36;
-const CARD = 68; // the height of a handle on a phone
+const CARD = 80; // the height of a handle on a phone
 const FEW = 50; // handles: with fewer, a search goes on in the store at once
 const GRID = { gridTemplateColumns: "minmax(12rem, 2fr) minmax(11rem, 1fr) 8rem 6rem 6rem" };
 
@@ -30,12 +33,20 @@ export function Handles({ query }) {
   const statuses = query.getAll("status");
   const problems = problemsOf(query);
   const { names, older, shown } = useMemo(() => listed(() => (changes.value += 1)), []);
-  useShortcuts(() => listKeys("handle", names, active, (name) => go(to("handles", [name]))), [names]);
+  const { resting, handlers } = useResting();
+  const list = useMemo(() => new HeldList(names), [names, String(query)]);
+  useShortcuts(() => listKeys("handle", list, active, (name) => go(to("handles", [name]))), [list]);
   changes.value; // renders again
   live.frame.value; // and after each change
   useEffect(() => live.onFrame((frame) => older.take(frame)), [older]);
   shown.filter = problems.length > 0 ? null : { text, statuses };
   shown.update();
+  list.hold(resting.value || list.indexOf(active.value) >= 0);
+  const show = () => {
+    list.release();
+    active.value = "";
+    changes.value += 1;
+  };
   useEffect(() => {
     if (query.size > 0 && problems.length === 0 && names.count < FEW) older.more();
   }, [String(query)]);
@@ -49,6 +60,7 @@ export function Handles({ query }) {
     <div class="title">
       <h1 id="handles-title">Handles</h1>
       <span class="faint number">${names.count.toLocaleString()}${older.complete ? "" : "+"}</span>
+      <${News} count=${list.added} what="handle" show=${() => atTop(show)} />
     </div>
     <${FilterForm} count=${query.size}>
       <div class="chips" role="group" aria-label="Status">
@@ -64,17 +76,18 @@ export function Handles({ query }) {
     ${problems.length === 0 && names.count === 0 && html`<${Nothing}>${noneOf(older, query.size > 0)}<//>`}
     <${VirtualList}
       label="Handles"
-      count=${names.count}
+      count=${list.count}
       height=${isPhone.value ? CARD : HEIGHT}
-      keyOf=${names.at}
-      indexOf=${names.indexOf}
-      active=${names.indexOf(active.value)}
+      keyOf=${list.at}
+      indexOf=${list.indexOf}
+      active=${list.indexOf(active.value)}
       head=${head}
+      handlers=${handlers}
       onEnd=${(/** @type {boolean} */ scrolled) => scrolled && problems.length === 0 && older.more()}
       row=${(/** @type {number} */ index) => {
-        const name = names.at(index);
-        const handle = older.handle(name);
-        return handle && html`<${Row} name=${name} handle=${handle} settled=${older.isSettled(name)} active=${active} />`;
+        const name = list.at(index);
+        const handle = older.handle(name) ?? UNKNOWN; // the state forgets handles, whose rows can stay
+        return html`<${Row} name=${name} handle=${handle} settled=${older.isSettled(name)} active=${active} />`;
       }}
     />
     ${text && older.handle(text) === null && html`<p><a href=${to("handles", [text])}>Open the handle <${Text} value=${text} /></a>, which is not in the list.</p>`}
@@ -149,8 +162,8 @@ function Row({ name, handle, settled, active }) {
   return html`<div class="cells" style=${GRID} onClick=${open}>
     <span role="gridcell"><${HandleLink} name=${name} /></span>
     <span role="gridcell"><${HandleStatus} handle=${handle} />${outcomeUnknown && html` <small class="faint">last outcome not loaded</small>`}</span>
-    <span role="gridcell">${handle.active_run && html`<${RunLink} id=${handle.active_run} short tabindex="-1" />`}</span>
-    <span role="gridcell" class="number">${handle.waiting.length || ""}</span>
+    <span role="gridcell" data-label="active run">${handle.active_run && html`<${RunLink} id=${handle.active_run} short tabindex="-1" />`}</span>
+    <span role="gridcell" class="number" data-label="waiting">${handle.waiting.length || ""}</span>
     <span role="gridcell">${handle.params !== null && "draft"}</span>
   </div>`;
 }

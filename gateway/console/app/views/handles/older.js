@@ -7,7 +7,7 @@ import { hasEnded } from "../../../greenroom.js";
 import { live } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
 import { PAGE, page } from "../runs/runs.js";
-import { UNKNOWN } from "./handle.js";
+import { UNKNOWN } from "./status.js";
 import { withOutcome } from "./status.js";
 
 /** @typedef {import("../../../greenroom.js").HandleState} HandleState */

@@ -18,10 +18,10 @@ const NO_WEBHOOKS = { dead: 0, failing: 0 };
 /** @typedef {import("../../../greenroom.js").WorkerState} WorkerState */
 /** @typedef {{ key: string, tone: "bad" | "note", text: any }} Problem */
 
-/** @param {{ workers: readonly WorkerState[] }} props */
-export function Problems({ workers }) {
+/** @param {readonly WorkerState[]} workers */
+export function useProblems(workers) {
   const webhooks = useReading(readWebhooks, ["webhook_changed"]);
-  const found = [
+  return [
     ...ofConnections(workers),
     ...ofBodies(),
     ...ofSchedules(),
@@ -29,9 +29,13 @@ export function Problems({ workers }) {
     ...ofLimits(),
     ...ofWaits(),
   ].sort((one, other) => Number(other.tone === "bad") - Number(one.tone === "bad"));
-  if (found.length === 0) return null;
+}
+
+/** `gone`: those that are over, and stay because a person is near. @param {{ shown: { value: Problem, gone: boolean }[] }} props */
+export function Problems({ shown }) {
+  if (shown.length === 0) return null;
   return html`<ul class="problems" aria-label="Problems">
-    ${found.map(({ key, tone, text }) => html`<li key=${key} class=${tone}>${text}</li>`)}
+    ${shown.map(({ value: { key, tone, text }, gone }) => html`<li key=${key} class="${tone} ${gone ? "gone" : ""}">${text}</li>`)}
   </ul>`;
 }
 

@@ -14,7 +14,7 @@ import { Actions, Message } from "./actions.js";
 import { AllEvents, Earlier } from "./events.js";
 import { Files } from "./files.js";
 import { useHeld } from "./held.js";
-import { Interrupts } from "./interrupts.js";
+import { Asked } from "./interrupts.js";
 import { Log } from "./log.js";
 import { Messages, isSent } from "./messages.js";
 import { useRecord } from "./record.js";
@@ -36,7 +36,7 @@ export function Run({ names: [id] }) {
   const past = usePast({ parent: id });
   live.frame.value; // renders again after each change
   const { run, problem } = useRecord(id);
-  const asked = useHeld(live.interrupts.value.filter(([, interrupt]) => interrupt.run === id));
+  const asked = useHeld(live.interrupts.value.filter(([, interrupt]) => interrupt.run === id), { appends: true });
   useSubject(run ? `${flowOf(run) ?? run.job} · ${run.handle} · ${run.status.replace("_", " ")}` : "");
   useEffect(() => {
     if (run && run.id !== id) go(to("runs", [run.id]), { replace: true }); // the address names the handle
@@ -56,8 +56,7 @@ export function Run({ names: [id] }) {
       <${Actions} run=${run} />
     </div>
     ${problem && html`<p class="error-text" role="alert">This can be out of date: <${Text} value=${problem} /></p>`}
-    ${asked.list.length > 0 &&
-    html`<section aria-label="Interrupts" ...${asked.handlers}><${Interrupts} list=${asked.list} closed=${asked.closed} /></section>`}
+    <${Asked} asked=${asked} />
     <${Waits} run=${run} events=${events} />
     ${run.error && html`<section class="card failed-card"><h2>Error</h2><${LongText} value=${run.error} mono /></section>`}
     ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}

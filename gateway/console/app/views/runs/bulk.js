@@ -8,7 +8,7 @@ import { html, useMemo } from "../../../vendor/ui.js";
 import { ask } from "../../parts/dialog.js";
 import { Text } from "../../parts/text.js";
 import { Requests } from "../../state/requests.js";
-import { attempt, toast } from "../../state/toasts.js";
+import { attempt, toast, told } from "../../state/toasts.js";
 import { client, connection, may } from "../../state/session.js";
 import { RERUN, RETRY, askToCancel } from "../run/actions.js";
 import { canCancel, canRerun, canRetry, workOf } from "./filter.js";
@@ -103,13 +103,13 @@ async function each(runs, command, done) {
   stop();
   const unknown = errors.filter((one) => one instanceof OutcomeUnknown);
   const refused = errors.filter((one) => !unknown.includes(one));
-  if (refused.length > 0) toast(`${refused.length} refused: ${refused[0].message}`, "error");
+  if (refused.length > 0) toast(`${refused.length} refused: ${told(refused[0])}`, "error");
   if (sent === runs.length && unknown.length === 0) {
     if (ids.length > 0) toast(`${counted(ids.length)} ${done}`);
     return ids;
   }
-  const why = lost ? "The connection was lost" : unknown[0].message;
+  const why = lost ? "The connection was lost" : told(unknown[0]);
   const numbers = `${counted(ids.length)} ${done}, ${unknown.length} unknown, ${runs.length - sent} not sent`;
-  toast(`${why}: ${numbers}. Runs whose action was not carried out, or is unknown, are still selected.`, "error");
+  toast(`${why}: ${numbers}. Runs whose action was not carried out, or is unknown, are still selected.`, "error", { stays: true });
   return ids;
 }

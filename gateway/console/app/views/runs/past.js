@@ -8,6 +8,7 @@ import { html, signal, useEffect, useMemo } from "../../../vendor/ui.js";
 import { Elapsed, HandleLink, Moment, Nothing, RunLink, Status } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
 import { noteOutage } from "../../state/outage.js";
+import { isPhone } from "../../state/phone.js";
 import { onReturn } from "../../state/reading.js";
 import { client, live } from "../../state/session.js";
 import { filterOf, matcher, workOf } from "./filter.js";
@@ -46,6 +47,11 @@ export function PastRuns({ past, column, label }) {
   const problem = past.problem.value && html`<p class="error-text" role="alert"><${Text} value=${past.problem.value} /></p>`;
   const head = ["Run", "Job", column, "Status", "Created", "Time", "Reason or error"];
   if (runs.length === 0) return problem || html`<${Nothing}>${past.isRead ? "There are no runs yet." : "Loading…"}<//>`;
+  const more = past.hasMore && html`<button class="quiet" onClick=${() => past.more()}>Older runs</button>`;
+  if (isPhone.value) {
+    return html`<ol class="cards" aria-labelledby=${label}>${runs.map((run) => html`<${Card} key=${run.id} run=${run} column=${column} />`)}</ol>
+      ${problem} ${more}`;
+  }
   return html`<div class="scroll" tabindex="0" role="group" aria-labelledby=${label}>
       <table>
         <thead><tr>${head.map((one) => html`<th key=${one} scope="col">${one}</th>`)}</tr></thead>
@@ -58,15 +64,30 @@ export function PastRuns({ past, column, label }) {
               <td><${Status} status=${run.status} /></td>
               <td><${Moment} at=${run.created_at} /></td>
               <td><${Elapsed} from=${run.started_at} to=${run.ended_at} /></td>
-              <td class="why"><${Text} value=${run.error ?? run.reason ?? run.waiting_for ?? ""} /></td>
+              <td class="why"><${Text} value=${why(run)} /></td>
             </tr>`,
           )}
         </tbody>
       </table>
     </div>
-    ${problem}
-    ${past.hasMore && html`<button class="quiet" onClick=${() => past.more()}>Older runs</button>`}`;
+    ${problem} ${more}`;
 }
+
+/** A run on a phone. @param {{ run: RunRecord, column: keyof typeof COLUMNS }} props */
+function Card({ run, column }) {
+  return html`<li>
+    <span><${RunLink} id=${run.id} short /></span>
+    <span><${Status} status=${run.status} /></span>
+    <span data-label="job"><${Text} value=${workOf(run)} /></span>
+    <span data-label=${column.toLowerCase()}>${COLUMNS[column](run)}</span>
+    <span data-label="created"><${Moment} at=${run.created_at} /></span>
+    ${run.started_at !== null && html`<span data-label="for"><${Elapsed} from=${run.started_at} to=${run.ended_at} /></span>`}
+    ${why(run) && html`<span class="why"><${Text} value=${why(run)} /></span>`}
+  </li>`;
+}
+
+/** @param {RunRecord} run */
+const why = (run) => run.error ?? run.reason ?? run.waiting_for ?? "";
 
 class Past {
   /** How many pages were read. */

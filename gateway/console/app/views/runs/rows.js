@@ -38,11 +38,6 @@ export class Rows {
     return runs.get(id) ?? this.#older.get(id);
   }
 
-  /** All ids, newest first. */
-  ids() {
-    return this.#ids.toReversed();
-  }
-
   /** Read all runs. @param {ReadonlyMap<string, RunRecord>} runs */
   rebuild(runs) {
     const found = new Set(this.#older.keys());

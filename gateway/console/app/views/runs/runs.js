@@ -3,13 +3,16 @@
 import { html, signal, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Moment, Nothing } from "../../parts/basic.js";
 import { listKeys } from "../../parts/listkeys.js";
+import { News, atTop } from "../../parts/news.js";
 import { Text, visible } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
 import { found, go, to } from "../../state/address.js";
+import { HeldList } from "../../state/heldlist.js";
 import { useShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
 import { isDrag } from "../../state/pointer.js";
 import { onReturn } from "../../state/reading.js";
+import { useResting } from "../../state/resting.js";
 import { client, limits, live, may } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
 import { NewRun } from "../new/new.js";
@@ -23,7 +26,7 @@ import { Rows } from "./rows.js";
 
 const NEW = to("runs", [], { new: "1" });
 const HEIGHT = 36;
-const CARD = 92; // the height of a run on a phone
+const CARD = 120; // the height of a run on a phone
 export const PAGE = 500;
 const MOST_PAGES = 10; // that are read at once, if no run in them belongs to the list
 const MOST_SOUGHT = 40; // that are read at once for a person who comes back to a row
@@ -42,6 +45,8 @@ function List({ query }) {
   const changes = useSignal(0);
   const active = useSignal("");
   const selected = useMemo(() => signal(/** @type {Set<string>} */ (new Set())), [filter]); // of one filter: no other list shows it
+  const { resting, handlers } = useResting();
+  const list = useMemo(() => new HeldList(rows, (id) => rows.record(id, live.runs)), [rows]);
   const pages = useMemo(() => new Pages(filter, rows, () => (changes.value += 1)), [rows]);
   changes.value; // renders again
 
@@ -50,14 +55,17 @@ function List({ query }) {
     changes.value += 1;
     return live.onFrame(({ reset, anew, runs }) => {
       if (anew) {
+        list.release();
         rows.forget();
         selected.value = new Set();
       }
       if (reset) {
         rows.rebuild(live.runs);
         pages.restart();
+        list.refresh(list.keys());
       } else {
         pages.readAgain(rows.update(runs, live.runs));
+        list.refresh(runs);
       }
       changes.value += 1;
     });
@@ -65,19 +73,24 @@ function List({ query }) {
   useEffect(() => onReturn(() => void (pages.failed && pages.more())), [pages]);
   useEffect(() => pages.seek(/** @type {{ key: string } | null} */ (found())?.key), []);
   useRetention(() => pages.check(), pages);
-  useShortcuts(() => keys(rows, active, selected), [rows]);
+  useShortcuts(() => keys(list, active, selected), [list]);
 
-  const record = (/** @type {string} */ id) => rows.record(id, live.runs);
+  const lists = (/** @type {string} */ id) => rows.indexOf(id) >= 0; // also while the row of a run that left is held
+  const picked = [...selected.value].filter(lists).map(list.value).filter((run) => run !== undefined);
+  list.hold(resting.value || selected.value.size > 0 || list.indexOf(active.value) >= 0);
+  const show = () => {
+    list.release();
+    active.value = "";
+    changes.value += 1;
+  };
   const columns = COLUMNS.filter(({ name }) => chosen.value.has(name));
   const grid = { gridTemplateColumns: `2.25rem ${columns.map(({ width }) => width).join(" ")}` };
-  const lists = (/** @type {string} */ id) => rows.indexOf(id) >= 0;
-  const picked = [...selected.value].filter(lists).map(record).filter((run) => run !== undefined);
   useEffect(() => rows.keep(picked)); // a selected run does not leave the list because others have ended
   const deselect = (/** @type {Iterable<string>} */ ids = selected.value) => (selected.value = without(selected.value, ids));
-  const all = rows.count > 0 && picked.length === rows.count;
+  const all = list.count > 0 && picked.length === list.count;
   const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${grid}>
     <span role="columnheader">
-      <input type="checkbox" aria-label="Select all" checked=${all} onChange=${() => (selected.value = new Set(all ? [] : rows.ids()))} />
+      <input type="checkbox" aria-label="Select all" checked=${all} onChange=${() => (selected.value = new Set(all ? [] : list.keys()))} />
     </span>
     ${columns.map(({ name, title }) => html`<span key=${name} role="columnheader">${title}</span>`)}
   </div>`;
@@ -88,6 +101,7 @@ function List({ query }) {
       <h1 id="runs-title">Runs</h1>
       <span class="faint number" aria-live="off">${rows.count.toLocaleString()}${pages.complete ? "" : "+"}</span>
       ${pages.seeks && html`<span class="faint" role="status">Reading the rows that you left…</span>`}
+      <${News} count=${list.added} what="run" show=${() => atTop(show)} />
       <span class="spread"></span>
       <${AllThatMatch} filter=${filter} query=${String(query)} />
       ${may("operator") && html`<a class="button primary" href=${NEW}>New run</a>`}
@@ -99,16 +113,17 @@ function List({ query }) {
     ${rows.count === 0 && rest}
     <${VirtualList}
       label="Runs"
-      count=${rows.count}
+      count=${list.count}
       height=${isPhone.value ? CARD : HEIGHT}
-      keyOf=${rows.at}
-      indexOf=${rows.indexOf}
-      active=${rows.indexOf(active.value)}
+      keyOf=${list.at}
+      indexOf=${list.indexOf}
+      active=${list.indexOf(active.value)}
       head=${head}
-      end=${pages.end}
+      handlers=${handlers}
+      end=${list.held ? list.count : pages.end}
       onEnd=${(/** @type {boolean} */ scrolled) => (scrolled || !pages.stopped) && pages.more()}
       row=${(/** @type {number} */ index) => {
-        const run = record(rows.at(index));
+        const run = list.value(list.at(index));
         return run && html`<${Row} run=${run} columns=${columns} grid=${grid} active=${active} selected=${selected} />`;
       }}
     />
@@ -151,7 +166,7 @@ function Row({ run, columns, grid, active, selected }) {
         onChange=${() => flip(selected, run.id)}
       />
     </span>
-    ${columns.map(({ name, cell }) => html`<span key=${name} role="gridcell" class=${`cell-${name}`}>${cell(run)}</span>`)}
+    ${columns.map(({ name, label, cell }) => html`<span key=${name} role="gridcell" class=${`cell-${name}`} data-label=${label}>${cell(run)}</span>`)}
   </div>`;
 }
 
@@ -176,12 +191,12 @@ function flip(selected, id) {
   selected.value = next;
 }
 
-/** @param {Rows} rows @param {any} active @param {any} selected */
-function keys(rows, active, selected) {
+/** @param {HeldList<RunRecord>} list @param {any} active @param {any} selected */
+function keys(list, active, selected) {
   return [
-    ...listKeys("run", rows, active, (id) => go(to("runs", [id]))),
+    ...listKeys("run", list, active, (id) => go(to("runs", [id]))),
     ...(may("operator") ? [{ key: "n", what: "New run", run: () => void go(NEW) }] : []),
-    { key: "x", what: "Select the run", run: () => rows.indexOf(active.value) >= 0 && flip(selected, active.value) },
+    { key: "x", what: "Select the run", run: () => list.indexOf(active.value) >= 0 && flip(selected, active.value) },
   ];
 }
 
