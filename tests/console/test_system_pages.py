@@ -201,6 +201,7 @@ async def test_an_executor_is_shown_with_what_it_executes_and_is_drained():
             await tab.until_text("js-1\nattached", ".grid")
             ticket = await engine.submit("deploy", handle="alice", params={})
             await tab.until_text(ticket.id[-8:], ".grid")
+            await tab.until("document.querySelector('.grid .use .number').innerText === '1 of 8'")
             await tab.open(gateway.url)
             await tab.until_text("executor js-1", "[aria-labelledby=machines-title]")
             await tab.open(f"{gateway.url}/executors")

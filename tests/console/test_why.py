@@ -501,6 +501,9 @@ async def test_a_schedule_is_given_its_lane_its_tags_and_what_it_does_if_its_han
     await home.tab.fill("[name=cron]", "0 3 * * *")
     await home.tab.fill("[name=lane]", "crawl")
     await home.tab.fill("[name=tags]", "team")
+    overlaps = """[...document.querySelectorAll('form select')]
+        .filter((one) => one.offsetWidth > one.parentElement.offsetWidth).map(({ name }) => name)"""
+    assert await home.tab.run(overlaps) == []
     await choose(home, "missed", "all")
     await choose(home, "on_conflict", "queue")
     await home.tab.click("Create")

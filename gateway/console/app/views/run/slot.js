@@ -20,7 +20,7 @@ export function ForSlot({ run }) {
   const rules = live.rules(run.lane);
   const second = Math.floor(now.value);
   const before = useMemo(() => ahead(run, rules.age, again), [run, rules.age, again, second]);
-  const next = useMemo(() => nextStart(rules, ofLane(run.lane)), [rules, second]);
+  const next = useMemo(() => (rules.rate ? nextStart(rules, ofLane(run.lane)) : null), [rules, second]);
   const why = reasonsOf(run);
   const isShared = rules.fair_by !== undefined;
   const isNext = why.length === 0 && before === 0 && !isShared && !isHeldByDraining(run, live.counts.value?.engine.draining ?? false);
