@@ -132,7 +132,7 @@ async def test_a_run_of_a_flow_is_shown_with_the_name_of_the_flow(home):
         await home.tab.until_text("flow order", place)
     await home.tab.open(f"{home.url}/handles/alice")
     await home.tab.until_text(f"…{second.id[-8:]} flow order", ".waiting")
-    name = f"document.querySelector('#row-{ticket.id} .row-link').ariaLabel"
+    name = f"document.querySelector('#row-{ticket.id} .row-link')?.ariaLabel"
     await home.tab.open(f"{home.url}/runs")
     await home.tab.until(f"{name} === 'run …{ticket.id[-8:]}: flow order'")
 
