@@ -146,6 +146,17 @@ async def test_a_filter_that_is_unknown_selects_no_run_and_says_why():
     ]
 
 
+async def test_two_values_of_one_tag_select_no_run_of_the_store():
+    program = (
+        load("views/runs/filter.js")
+        + """
+        const options = (query) => optionsOf(filterOf(new URLSearchParams(query)), CANCELLABLE);
+        answer(["tag=a=1&tag=a=2", "status=failed", "tag=a=1&tag=a=1&status=queued"].map(options));
+        """
+    )
+    assert await run_node(program) == [None, None, {"status": ["queued"], "tags": {"a": "1"}}]
+
+
 async def test_the_client_knows_the_types_of_events():
     program = load("../greenroom.js") + "answer(EVENT_TYPES);"
     assert await run_node(program) == [one.__struct_config__.tag for one in get_args(Event)]

@@ -300,3 +300,19 @@ async def test_removed_and_added_lines_differ_by_color_and_sign(home):
     sign = f"getComputedStyle({side}, '::before').content"
     signs = [await home.tab.run(sign % (one, ".cm-changedLineGutter")) for one in "ab"]
     assert signs == ['"-"', '"+"']
+
+
+async def test_a_version_that_was_just_published_is_not_called_missing(home):
+    await home.engine.flows.publish("order", flow("a -", a=TIMER))
+    await home.tab.open(f"{home.url}/flows/order?edit=1")
+    await home.tab.until_text("No errors.")
+    await home.tab.run(
+        """window.alerts = [];
+        new MutationObserver(() => {
+            alerts.push(...[...document.querySelectorAll("main .error-text")].map((one) => one.innerText));
+        }).observe(document.querySelector("main"), { subtree: true, childList: true }), null"""
+    )
+    await home.tab.click("Publish")
+    await home.tab.until("[...document.querySelectorAll('h2')].some((one) => one.innerText === 'Version 2')")
+    assert await home.path() == "/flows/order?version=2"
+    assert await home.tab.run("alerts") == []

@@ -23,16 +23,17 @@ export function Flow({ names: [name], query }) {
   const versions = useSignal(/** @type {VersionRow[] | null} */ (null));
   const reads = useSignal(0);
   const problem = useSignal("");
+  const sought = useSignal(""); // the query whose versions were read again, because one was missing
+  const read = () =>
+    client()
+      .flows.versions(name)
+      .then((found) => {
+        versions.value = found.toReversed();
+        reads.value += 1;
+        problem.value = "";
+      })
+      .catch((error) => (problem.value = error.message));
   useEffect(() => {
-    const read = () =>
-      client()
-        .flows.versions(name)
-        .then((found) => {
-          versions.value = found.toReversed();
-          reads.value += 1;
-          problem.value = "";
-        })
-        .catch((error) => (problem.value = error.message));
     read();
     return onFlowChange((changed) => (changed === null || changed === name) && read());
   }, [name]);
@@ -40,6 +41,10 @@ export function Flow({ names: [name], query }) {
   const latest = known.find(({ status }) => status === "published") ?? known[0];
   const row = query.get("version") ? named(known, query.get("version")) : latest;
   const missing = ["version", "against"].map((name) => query.get(name)).filter((one) => one && !named(known, one));
+  const isMissing = versions.value !== null && missing.length > 0;
+  useEffect(() => {
+    if (isMissing) read().then(() => (sought.value = String(query))); // it can have been published just now
+  }, [isMissing, String(query)]);
   const compared = [row?.version, Number(query.get("against"))];
   const canChange = known.some(({ version, status }) => status === "draft" && compared.includes(version));
   const shown = query.has("edit") ? "edit" : `${row?.id} ${canChange ? reads.value : ""}`;
@@ -50,7 +55,7 @@ export function Flow({ names: [name], query }) {
     </div>
     ${problem.value && html`<p class="error-text" role="alert"><${Text} value=${problem.value} /></p>`}
     ${versions.value !== null && known.length === 0 && html`<${Nothing}>The flow has no version yet.<//>`}
-    ${known.length > 0 &&
+    ${isMissing && sought.value === String(query) &&
     missing.map((one) => html`<p key=${one} class="error-text" role="alert">The flow has no version <${Text} value=${one} />.</p>`)}
     ${known.length > 0 &&
     html`<div class="columns flow">

@@ -38,7 +38,10 @@ export function Handles({ query }) {
   useShortcuts(() => listKeys("handle", list, active, (name) => go(to("handles", [name]))), [list]);
   changes.value; // renders again
   live.frame.value; // and after each change
-  useEffect(() => live.onFrame((frame) => older.take(frame)), [older]);
+  useEffect(() => {
+    older.take({ reset: false, runs: new Set(live.runs.keys()) }); // frames since the first rendering are not lost
+    return live.onFrame((frame) => older.take(frame));
+  }, [older]);
   shown.filter = problems.length > 0 ? null : { text, statuses };
   shown.update();
   list.hold(resting.value || list.indexOf(active.value) >= 0);

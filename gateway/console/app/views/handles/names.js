@@ -25,9 +25,9 @@ export class Names {
     return row < 0 ? this.#names.length : row;
   };
 
-  /** @param {Iterable<string>} names */
+  /** @param {Iterable<string>} names some can be there twice */
   update(names) {
-    const found = [...names];
+    const found = [...new Set(names)];
     if (found.length === this.#names.length && found.every((name) => this.#rows.has(name))) return;
     this.#names = found.sort();
     this.#rows = new Map(found.map((name, index) => [name, index]));

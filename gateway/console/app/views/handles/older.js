@@ -43,10 +43,10 @@ export class Older {
     return this.#over || live.hasAllEnded;
   }
 
-  /** All names that are known, each once. */
+  /** All names that are known, some of them twice. */
   *names() {
     yield* live.handleNames();
-    for (const name of this.#outcomes.keys()) if (live.handle(name) === null) yield name;
+    yield* this.#outcomes.keys();
   }
 
   /** A handle with its last outcome, or null. @param {string} name @returns {HandleState | null} */
