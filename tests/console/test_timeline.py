@@ -14,6 +14,7 @@ from greenroom import Jobs, Run, open_engine
 from ..clients.browser import needs_browser
 from ..clients.javascript import needs_node, run_node
 from .house import House, visited
+from .judging import AXE, serious
 from .test_modules import load
 
 PARTS = 300
@@ -31,7 +32,8 @@ async def child(run: Run) -> None:
 async def parent(run: Run, params: Any) -> None:
     for number in range(params):
         await run.call("child", handle=f"child {number}")
-    await run.next_message()
+    while await run.next_message() == "log":
+        await run.log("a line")
     await run.call("child", handle="last child")
     await run.next_message()
 
@@ -104,9 +106,39 @@ async def test_the_first_and_the_last_phases_are_listed_and_the_others_after_a_c
     lines = (await home.tab.text(".timeline ol")).split("\n")
     assert "queued" in lines[:3]
     assert "running" in lines[-4:]
+    if AXE.exists():
+        assert await serious(home.tab) == []
     await home.tab.click("352 more phases")
     await home.tab.until(f"{LINES} === 301")
     await home.engine.inject("alice", "go on")
     await home.tab.until_text("104 more phases", ".timeline")
     await home.tab.click("104 more phases")
     await home.tab.until(f"{LINES} === 404")
+
+
+COUNT_TIMES = """((times) => {
+    window.written = times.map(() => 0);
+    const { toISOString } = Date.prototype;
+    Date.prototype.toISOString = function () {
+        const place = times.indexOf(this.getTime());
+        if (place >= 0) window.written[place] += 1;
+        return toISOString.call(this);
+    };
+})"""
+
+
+@needs_browser
+async def test_the_phases_are_rendered_again_only_after_a_change_of_them(home):
+    ticket = await home.engine.submit("parent", handle="alice", params=40)
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until_text("32 more phases", ".timeline")
+    record = await home.engine.get_run(ticket.id)
+    changes = [one for one in await home.engine.history(ticket.id) if type(one).__name__ == "RunStateChanged"]
+    times = [int(at * 1000) for at in (record.created_at, changes[20].at)]
+    await home.tab.run(f"{COUNT_TIMES}({times})")
+    for number in range(5):
+        await (await home.engine.submit("child", handle=f"other {number}")).result()
+        await home.tab.until(f"window.written[0] > {number}")  # of "Created"
+        await home.engine.inject("alice", "log")
+        await home.tab.until(f"document.querySelectorAll('.log li').length === {number + 1}")
+    assert await home.tab.run("window.written[1]") == 0
