@@ -17,6 +17,7 @@ from ..clients.browser import needs_browser
 from ..clients.proxy import Proxy, proxy
 from ..flow.definitions import TIMER, flow
 from .house import House, house, pass_runs, without_failed_connections
+from .judging import SIDEWAYS
 from .test_flows import CONTENT, SHIP, write
 
 pytestmark = needs_browser
@@ -144,6 +145,20 @@ async def test_next_times_are_read_when_the_connection_is_back(home):
         await home.tab.until_text("was not carried out", ".preview")
         between.refuses = False
         await home.tab.until("document.querySelector('.preview time')")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_nothing_moves_below_the_pointer_when_the_connection_is_lost(width, home):
+    await home.engine.submit("ask", handle="alice")
+    await home.tab.resize(width, 800)
+    place = "JSON.stringify(document.querySelector('.interrupt').getBoundingClientRect())"
+    async with behind(home, "interrupts", "Publish?") as between:
+        before = await home.tab.run(place)
+        between.refuses = True
+        between.cut()
+        await home.tab.until_text("The connection is lost.", ".lost-bar")
+        assert await home.tab.run(place) == before
+        assert await home.tab.run(SIDEWAYS) == 0
 
 
 # Beside others who edit the same.

@@ -76,14 +76,14 @@ function Page() {
 
 function LostConnection() {
   if (!lost.value) return null;
-  return html`<p class="lost-bar" role="alert">
+  return html`<p class="bar lost-bar" role="alert">
     The connection is lost. This page shows the state of ${moment(now.value)}, and actions are refused until the connection is back.
   </p>`;
 }
 
 function NewerConsole() {
   if (lost.value || !outdated.value) return null;
-  return html`<p class="newer-bar" role="status"><span>The server has a newer console.</span> <${Reload} /></p>`;
+  return html`<p class="bar newer-bar" role="status"><span>The server has a newer console.</span> <${Reload} /></p>`;
 }
 
 /** Why this caller may not see a view; empty if it may. @param {import("./views/all.js").View} view */
