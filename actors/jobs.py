@@ -20,7 +20,8 @@ from ..protocol.executors import JobTerms
 from ..protocol.jobs import AnyJob, JobFunction, function_name, job_name
 from ..protocol.lane_settings import check_priority
 from ..protocol.names import FLOW, check_name, lane_name
-from ..protocol.parameters import check_params, convertible, plain_params
+from ..protocol.parameters import check_params, convertible, params_schema, plain_params
+from ..protocol.records import JobInfo
 from ..protocol.schedules import ScheduleDefinition
 from ..protocol.states import Status
 from ..protocol.submission import WARN_AFTER
@@ -39,6 +40,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 P = TypeVar("P")
 R = TypeVar("R")
+
+
+_NO_PARAMS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+_ANY_PARAMS: tuple[dict[str, Any], ...] = ({}, {"type": "object"})
+"""The schemas of parameters of which the job's type tells nothing."""
 
 
 class Prepared(msgspec.Struct):
@@ -109,6 +115,17 @@ class Job:
             warn_after=WARN_AFTER,
             announced=self.terms,
         )
+
+    @functools.cached_property
+    def info(self) -> JobInfo:
+        """What clients see of it."""
+        if self.params_type in (None, types.NoneType):
+            schema = _NO_PARAMS
+        elif self.terms is not None and self.terms.params is not None:
+            schema = self.terms.params
+        else:
+            schema = params_schema(self.params_type)
+        return JobInfo(self.name, self.lane, None if schema in _ANY_PARAMS else schema)
 
     def check(self, params: Any) -> None:
         """Raise `Invalid` with all errors if the parameters do not fit the job."""
@@ -423,6 +440,14 @@ class EngineJobs(Jobs):
             if terms is not None:
                 return announced_job(terms)
         return self._given.get(name)
+
+    @property
+    def all(self) -> Sequence[Job]:
+        """The jobs that can be submitted by name: those that were passed, and those that attached executors
+        have announced."""
+        given = list(self._given.all)
+        others = self._announced.names() - {job.name for job in given} - {self._own.name}
+        return [*given, *(self.get(name) for name in others)]
 
     def recall(self, name: str, announced: JobTerms | None = None) -> Job:
         return self._own if name == self._own.name else self._given.recall(name, announced)

@@ -37,6 +37,7 @@ _COMMANDS = {
         "retry": "Submit a run again that failed, or all that failed and match.",
     },
     "lanes": {"lanes": "Manage lanes: their limits and rules."},
+    "jobs": {"jobs": "List the jobs that can be submitted, with their lanes and parameters."},
     "handles": {"handles": "Manage handles: the accounts, sessions or devices whose runs never overlap."},
     "schedules": {"schedules": "Manage schedules: runs that the engine submits at due times."},
     "webhooks": {"webhooks": "List, redeliver or drop webhooks that could not deliver an event."},

@@ -452,6 +452,7 @@ class Client(_Blocking):
     wait = _blocking(AsyncClient.wait)
     ended = _blocking(AsyncClient.ended)
     list_runs = _blocking(AsyncClient.list_runs)
+    list_jobs = _blocking(AsyncClient.list_jobs)
     list_files = _blocking(AsyncClient.list_files)
     history = _blocking(AsyncClient.history)
     set_params = _blocking(AsyncClient.set_params)

@@ -41,7 +41,7 @@ from .flow.commands import (
 )
 from .flow.records import FlowRow, FlowTask, NodeRun, QueueItem, VersionRow, WorkerState
 from .lanes import LaneRules
-from .records import BulkResult, ClusterInfo, ExecutorInfo, RunFile, RunRecord, Snapshot
+from .records import BulkResult, ClusterInfo, ExecutorInfo, JobInfo, RunFile, RunRecord, Snapshot
 from .schedule_commands import (
     DeleteSchedule,
     GetSchedule,
@@ -337,6 +337,10 @@ class Resume(CommandBase, frozen=True, kw_only=True, tag="resume"):
     """Accept new runs again."""
 
 
+class ListJobs(CommandBase, frozen=True, kw_only=True, tag="list_jobs"):
+    """List the jobs that can be submitted, in the order of their names; flows are not among them."""
+
+
 class ListExecutors(CommandBase, frozen=True, kw_only=True, tag="list_executors"):
     """List the executors."""
 
@@ -406,6 +410,7 @@ Command = (
     | ResetLanes
     | Drain
     | Resume
+    | ListJobs
     | ListExecutors
     | DrainExecutor
     | GetCluster
@@ -473,8 +478,8 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     (submit_many); `run` (cancel, wait, get_run, set_priority); `ended` (wait); `runs` (list_runs); `files`
     (list_files); `bulk` (cancel_many, rerun_many, retry_many); `events` and `next` (history); `snapshot`
     (snapshot); `outcome` (inject: `accepted`; answer: `resolved`, `not_found`, `already_resolved`); `count`
-    (clear_lane, clear_handle); `released` (release_handle); `rules` (set_lane); `executors`
-    (list_executors); `cluster` (get_cluster).
+    (clear_lane, clear_handle); `released` (release_handle); `rules` (set_lane); `jobs` (list_jobs);
+    `executors` (list_executors); `cluster` (get_cluster).
 
     Flows: `flow` (create_flow); `version` (publish_flow, add_flow_version, get_flow_version); `errors` and
     `warnings` (check_flow); `flows` and `total` (list_flows); `versions` (list_flow_versions); `task`
@@ -505,6 +510,7 @@ class Ok(ServerBase, frozen=True, kw_only=True, omit_defaults=True, tag="ok"):
     count: int | None = None
     released: bool | None = None
     rules: LaneRules | None = None
+    jobs: list[JobInfo] | None = None
     executors: list[ExecutorInfo] | None = None
     cluster: ClusterInfo | None = None
     flow: FlowRow | None = None

@@ -54,6 +54,14 @@ def check_params(value: Any, kind: Any) -> list[str]:
     return mistakes
 
 
+def params_schema(params_type: Any) -> dict[str, Any]:
+    """The JSON Schema of a job's parameters; one that accepts any object if the type has none."""
+    try:
+        return msgspec.json.schema(params_type)
+    except (TypeError, ValueError, NameError):  # a field of a type that msgspec cannot describe
+        return {"type": "object"}
+
+
 def convert_params(value: Any, kind: Any) -> Any:
     """Return `value` as an instance of `kind`, which shares no data with it. Raises `Invalid`."""
     if kind is None or kind is NoneType:

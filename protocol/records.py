@@ -159,6 +159,17 @@ class ExecutorInfo(msgspec.Struct, frozen=True, gc=False):
     start: str = ""
 
 
+class JobInfo(msgspec.Struct, frozen=True):
+    """A job that can be submitted: its name, and the lane of its runs that are submitted without one.
+
+    `params` is the JSON Schema of its parameters, without fields for a job that takes none, and null for a
+    job whose type of parameters names no fields."""
+
+    name: str
+    lane: str
+    params: dict[str, Any] | None
+
+
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A node of a cluster. Its `role` is `leader`, `follower`, `looking` for a leader, or `unknown` while no
     leader is known. `seq` is the last event that it has, and `lag` the age of its state in seconds; both are

@@ -25,7 +25,7 @@ from ...protocol.lane_settings import check_priority
 from ...protocol.lanes import LaneRules
 from ...protocol.names import check_name, lane_name
 from ...protocol.patterns import Within
-from ...protocol.records import BulkResult, RunFile, RunRecord, Snapshot
+from ...protocol.records import BulkResult, JobInfo, RunFile, RunRecord, Snapshot
 from ...protocol.results import failed
 from ...protocol.run_filter import RunFilterKeywords
 from ...protocol.submission import SubmitKeywords, SubmitOptions, again, check_keywords
@@ -335,6 +335,13 @@ class Engine(Reads):
         if not run.ended:
             raise Unavailable(f"engine is shutting down; run {run_id} resumes on restart")
         raise Conflict(f"run {run_id} is {run.status} and cannot be cancelled", run=run)
+
+    async def list_jobs(self) -> list[JobInfo]:
+        """The jobs that can be submitted, by name: the registered ones, and those that attached executors
+        have announced. Flows are not among them."""
+        self._entry.check_open()
+        await trio.lowlevel.checkpoint()
+        return sorted((job.info for job in self._entry.jobs.all), key=lambda job: job.name)
 
     async def list_files(self, run_id: str) -> list[RunFile]:
         """The files that a run has finished, by their paths. Those of the engine's data folder are listed

@@ -14,7 +14,7 @@ from ...actors.schedules.machine import unknown
 from ...protocol.errors import Conflict, Forbidden, GreenroomError, Invalid, NoActiveRun, NotFound
 from ...protocol.jobs import job_name
 from ...protocol.names import FLOW, lane_name
-from ...protocol.records import BulkResult, RunFile, RunRecord
+from ...protocol.records import BulkResult, JobInfo, RunFile, RunRecord
 from ...protocol.results import failed
 from ...protocol.run_filter import RunFilterKeywords
 from ...protocol.submission import SubmitOptions, again, from_stored
@@ -193,6 +193,11 @@ class LimitedEngine(_Denied):
             raise scope.lacks("a token limited to handles only, as `replace` cancels any run of a handle")
 
     # Lists and snapshots.
+
+    async def list_jobs(self) -> list[JobInfo]:
+        """The jobs that the token permits. A token limited to lanes can submit each job, in such a lane."""
+        jobs = self._scope.jobs
+        return [job for job in await self._engine.list_jobs() if jobs is None or job.name in jobs]
 
     async def list_runs(
         self, *, limit: int = 100, before: str | None = None, **filter: Unpack[RunFilterKeywords]

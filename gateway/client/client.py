@@ -34,7 +34,7 @@ from ...protocol.lanes import LaneRules
 from ...protocol.names import check_name
 from ...protocol.parameters import plain_params
 from ...protocol.parts import joined
-from ...protocol.records import BulkResult, RunFile, RunRecord, Snapshot
+from ...protocol.records import BulkResult, JobInfo, RunFile, RunRecord, Snapshot
 from ...protocol.run_filter import RunFilterKeywords, filter_to_wire, run_filter
 from ...protocol.states import Status
 from ...protocol.submission import (
@@ -373,6 +373,11 @@ class Client:
         command = wire.ListRuns(id=self._link.number(), limit=limit, before=before, **fields)
         parts = await self._link.ask_for_parts(command)
         return [run for part in parts for run in part.runs or ()]
+
+    async def list_jobs(self) -> list[JobInfo]:
+        """See `Engine.list_jobs`."""
+        parts = await self._link.ask_for_parts(wire.ListJobs(id=self._link.number()))
+        return [job for part in parts for job in part.jobs or ()]
 
     async def list_files(self, run_id: str) -> list[RunFile]:
         """See `Engine.list_files`."""

@@ -23,7 +23,7 @@ from ...protocol.flow.records import (
 )
 from ...protocol.jobs import AnyJob, JobFunction
 from ...protocol.lanes import LaneRules
-from ...protocol.records import BulkResult, ExecutorInfo, RunFile, RunRecord, Snapshot
+from ...protocol.records import BulkResult, ExecutorInfo, JobInfo, RunFile, RunRecord, Snapshot
 from ...protocol.run_filter import RunFilterKeywords
 from ...protocol.schedules import Missed, ScheduleRecord
 from ...protocol.submission import FlowKeywords, ScheduleKeywords, SubmitKeywords
@@ -320,6 +320,8 @@ class RunEngine(Protocol):
     async def list_runs(
         self, *, limit: int = 100, before: str | None = None, **filter: Unpack[RunFilterKeywords]
     ) -> list[RunRecord]: ...
+
+    async def list_jobs(self) -> list[JobInfo]: ...
 
     async def list_files(self, run_id: str) -> list[RunFile]: ...
 

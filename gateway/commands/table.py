@@ -200,6 +200,10 @@ async def _resume(context: Context, command: wire.Resume) -> None:
     await context.engine.resume(by=context.by)
 
 
+async def _list_jobs(context: Context, command: wire.ListJobs) -> Fields:
+    return {"jobs": await context.engine.list_jobs()}
+
+
 async def _list_executors(context: Context, command: wire.ListExecutors) -> Fields:
     return {"executors": await context.engine.executors.list()}
 
@@ -324,6 +328,7 @@ TABLE: tuple[Entry, ...] = (
     Entry(wire.ResetLanes, _ADMIN, _reset_lanes, Http("POST", "/api/reset")),
     Entry(wire.Drain, _ADMIN, _drain, Http("POST", "/api/drain"), repeatable=True),
     Entry(wire.Resume, _ADMIN, _resume, Http("POST", "/api/resume"), repeatable=True),
+    Entry(wire.ListJobs, _VIEWER, _list_jobs, Http("GET", "/api/jobs"), heavy=True, repeatable=True),
     Entry(
         wire.ListExecutors,
         _VIEWER,

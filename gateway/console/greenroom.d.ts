@@ -206,6 +206,8 @@ export class Client<State extends Projection | null = Projection> {
   ended(runId: string): Promise<RunRecord>;
   /** Runs that match all filters, newest first. */
   listRuns(options?: ListRunsOptions): Promise<RunRecord[]>;
+  /** The jobs that can be submitted, by name; flows are not among them. */
+  listJobs(): Promise<JobInfo[]>;
   /** The files that a run has finished. */
   listFiles(runId: string): Promise<RunFile[]>;
   /** An address from which a browser downloads a file of a run: with a token, once, within 30 seconds. */
@@ -235,11 +237,11 @@ export class Client<State extends Projection | null = Projection> {
   clearHandle(handle: string): Promise<number>;
   /** Release a handle from a body that ignored its cancellation; resolves to whether there was one. */
   releaseHandle(handle: string): Promise<boolean>;
-  /** Release the slots of bodies that ignored their cancellation. */
+  /** Release the slots of all executing runs, whose bodies continue without one, and end draining. */
   resetLanes(): Promise<void>;
-  /** Refuse new runs. */
+  /** Refuse new runs, and start no queued run; those that have begun continue. */
   drain(): Promise<void>;
-  /** Accept new runs again. */
+  /** Accept new runs, and start queued ones again. */
   resume(): Promise<void>;
 
   /**
@@ -1422,6 +1424,18 @@ export interface ExecutorInfo {
   labels: string[];
   jobs: string[];
   start: string;
+}
+
+/**
+ * A job that can be submitted: its name, and the lane of its runs that are submitted without one.
+ *
+ * `params` is the JSON Schema of its parameters, without fields for a job that takes none, and null for a
+ * job whose type of parameters names no fields.
+ */
+export interface JobInfo {
+  name: string;
+  lane: string;
+  params: Record<string, unknown> | null;
 }
 
 /** The leader: its node, its address, and the term of its lease. */

@@ -818,16 +818,24 @@ function predicate(filter) {
     );
 }
 
+/** Half of a surrogate pair, as JSON.stringify writes it: its backslash is not itself escaped. */
+const HALF = /(?<!\\)(?:\\\\)*\\ud[89a-f][0-9a-f]{2}/;
+
 /** A command as JSON. JSON.stringify alone would replace NaN by null, which removes a limit or means a default. */
 function encoded(command) {
+  let text;
   try {
-    return written(command, 0, (key, value) => {
+    text = written(command, 0, (key, value) => {
       if (typeof value !== "bigint" && (typeof value !== "number" || Number.isFinite(value))) return value;
       throw new TypeError(`${key}: ${value} is not a JSON value; use another number, null or a string`);
     });
   } catch (error) {
     throw new GreenroomError("invalid", `${command.type}: ${error.message}`);
   }
+  const [half] = (text.includes("\\ud") && text.match(HALF)) || [];
+  if (half === undefined) return text;
+  const rule = `${half.slice(-6)} is half of a surrogate pair, which is no character; remove it`;
+  throw new GreenroomError("invalid", `${command.type}: ${rule}`);
 }
 
 function checkListener(method, listener) {
@@ -852,7 +860,7 @@ const STARTS = new Set(["submit", "submit_many", "start_flow"]);
 const MOST_RUNS = 10_000; // of one batch
 const LISTS = [
   ...["submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"],
-  ...["schedules", "webhooks", "files"],
+  ...["schedules", "webhooks", "files", "jobs"],
 ];
 const UNAUTHORIZED = 4401;
 const LONGEST_TIMEOUT = 2 ** 31 - 1;
@@ -1278,6 +1286,11 @@ export class Client {
     return reply.runs ?? [];
   }
 
+  /** The jobs that can be submitted, by name: each with its lane, and the JSON Schema of its parameters. */
+  async listJobs() {
+    return (await this.#ask({ type: "list_jobs" }, true)).jobs ?? [];
+  }
+
   /** The files that a run has finished: their paths, and their sizes in bytes. */
   async listFiles(runId) {
     return (await this.#ask({ type: "list_files", run_id: runId }, true)).files ?? [];
@@ -1373,17 +1386,17 @@ export class Client {
     return (await this.#ask({ type: "release_handle", handle })).released;
   }
 
-  /** Release the slots of bodies that ignored their cancellation. */
+  /** Release the slots of all executing runs, whose bodies continue without one, and end draining. */
   async resetLanes() {
     await this.#ask({ type: "reset_lanes" });
   }
 
-  /** Refuse new runs. */
+  /** Refuse new runs, and start no queued run; those that have begun continue. */
   async drain() {
     await this.#ask({ type: "drain" });
   }
 
-  /** Accept new runs again. */
+  /** Accept new runs, and start queued ones again. */
   async resume() {
     await this.#ask({ type: "resume" });
   }

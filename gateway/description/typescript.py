@@ -20,7 +20,7 @@ from msgspec import inspect
 from ...protocol.errors import BY_CODE
 from ...protocol.events import Event
 from ...protocol.flow.records import FlowTask, NodeRun, QueueItem, WorkerState
-from ...protocol.records import BulkResult, ClusterInfo, ExecutorInfo, RunFile, Snapshot
+from ...protocol.records import BulkResult, ClusterInfo, ExecutorInfo, JobInfo, RunFile, Snapshot
 from ...protocol.states import Status
 from ...protocol.webhooks import Webhook
 from ..auth.tokens import Role
@@ -38,6 +38,7 @@ _ROOTS = (
     WorkerState,
     QueueItem,
     ExecutorInfo,
+    JobInfo,
     ClusterInfo,
     BulkResult,
     RunFile,

@@ -54,6 +54,7 @@ class _OkList(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type",
     tasks: list[msgspec.Raw] | None = None
     node_runs: list[msgspec.Raw] | None = None
     workers: list[msgspec.Raw] | None = None
+    jobs: list[msgspec.Raw] | None = None
     executors: list[msgspec.Raw] | None = None
     schedules: list[msgspec.Raw] | None = None
     webhooks: list[msgspec.Raw] | None = None
@@ -83,7 +84,7 @@ def snapshot_replies(
 LISTS = frozenset(
     {
         *("submitted", "runs", "events", "flows", "versions", "tasks", "node_runs", "workers", "executors"),
-        *("schedules", "webhooks", "files"),
+        *("schedules", "webhooks", "files", "jobs"),
     }
 )
 """The fields of replies that can be long lists."""

@@ -219,6 +219,7 @@ class Client(Facade[client.Client]):
     get_run = method(client.Client.get_run)
     wait = method(client.Client.wait)
     list_runs = method(client.Client.list_runs)
+    list_jobs = method(client.Client.list_jobs)
     list_files = method(client.Client.list_files)
     history = method(client.Client.history)
     ended = method(client.Client.ended)

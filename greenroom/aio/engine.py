@@ -201,6 +201,7 @@ class Engine(Facade[api.Engine]):
     get_run = method(api.Engine.get_run)
     wait = method(api.Engine.wait)
     list_runs = method(api.Engine.list_runs)
+    list_jobs = method(api.Engine.list_jobs)
     list_files = method(api.Engine.list_files)
     locate_file = method(api.Engine.locate_file)
     history = method(api.Engine.history)

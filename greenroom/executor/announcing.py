@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
-
-import msgspec
 
 from ..actors.jobs import Job, Jobs
 from ..protocol.executors import JobTerms
+from ..protocol.parameters import params_schema
 
 
 def announced(jobs: Jobs) -> tuple[JobTerms, ...]:
@@ -33,14 +31,6 @@ def _terms(job: Job) -> JobTerms:
         needs=job.needs,
         priority=job.priority,
     )
-
-
-def params_schema(params_type: Any) -> dict[str, Any]:
-    """The JSON Schema of a job's parameters; one that accepts any object if the type has none."""
-    try:
-        return msgspec.json.schema(params_type)
-    except (TypeError, ValueError, NameError):  # a field of a type that msgspec cannot describe
-        return {"type": "object"}
 
 
 def _limit(seconds: float) -> float | None:

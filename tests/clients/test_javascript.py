@@ -109,6 +109,7 @@ async def test_every_command_does_what_the_engine_does(which: str):
         found.cancelled = (await last.cancel()).status;
         await last.result().catch(() => {});
         found.listed = (await client.listRuns({ status: ["succeeded"], limit: 2 })).length;
+        found.jobs = (await client.listJobs()).map(({ name, lane }) => `${name} in ${lane}`);
         found.history = (await client.history(add.id)).map((event) => event.to);
         found.same = [await client.snapshot(), client.state.snapshot()];
         found.role = client.role;
@@ -139,6 +140,7 @@ async def test_every_command_does_what_the_engine_does(which: str):
         "none": 0,
         "cancelled": "cancelled" if found["cancelled"] == "cancelled" else "cancelling",
         "listed": 2,
+        "jobs": ["add in main", "ask in main", "brief in main", "log in main", "wait in main"],
         "history": ["queued", "running", "succeeded"],
         "role": "admin",
     }
@@ -274,6 +276,9 @@ async def test_a_refused_command_has_a_code_and_details():
             () => client.inject("nobody", 1),
             () => client.submit("wait", { handle: "y", params: { text: "x".repeat(3_000_000) } }),
             () => client.events({ filter: { colours: [] } }),
+            () => client.inject("busy", "half \\ud83d"),
+            () => client.inject("busy", { "\\udc00": 1 }),
+            () => client.getRun("no half: \\u{1f600} \\\\ud83d"),
         ];
         const found = [];
         for (const refused of refusals) {
@@ -298,6 +303,9 @@ async def test_a_refused_command_has_a_code_and_details():
             [True, "no_active_run", []],
             [True, "too_large", ["size", "limit"]],
             [True, "invalid", ["field", "known"]],
+            [True, "invalid", []],
+            [True, "invalid", []],
+            [True, "not_found", ["value"]],
             ["unavailable", "the client is closed"],
         ]
 

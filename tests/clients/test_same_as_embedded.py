@@ -704,6 +704,14 @@ async def test_history_has_pages(engine: RunEngine):
 
 
 @on_each
+async def test_the_jobs_that_can_be_submitted_are_listed_by_name(engine: RunEngine):
+    jobs = {job.name: job for job in await engine.list_jobs()}
+    assert list(jobs) == ["add", "ask", "ask twice", "fail", "log", "move", "point", "stream", "wait"]
+    assert (jobs["wait"].lane, jobs["wait"].params) == ("waiting", None)
+    assert (jobs["add"].lane, jobs["add"].params) == ("main", msgspec.json.schema(Add))
+
+
+@on_each
 async def test_executors_are_listed_and_drained(engine: RunEngine):
     assert list(await engine.executors.list()) == []
     with pytest.raises(errors.NotFound, match='executor "gpu-1" not found'):

@@ -81,6 +81,7 @@ async def test_an_action_whose_answer_was_lost_says_that_its_effect_is_unknown(h
             between.cut()
             between.drops_replies = False
             await home.tab.until_text(said, ".toasts")
+            assert "reply to" not in await home.tab.text(".toasts")  # not the name of a command
             await home.tab.until_text("live", ".connection")
         await home.tab.until_text("cancelled", ".title")
     assert len(await home.engine.list_runs(job="add")) == 2
@@ -100,7 +101,7 @@ async def test_a_lost_answer_for_selected_runs_is_not_called_a_refusal(home):
             break
         between.cut()
         between.drops_replies = False
-        await home.tab.until_text("1 unknown: ", ".toast.error")
+        await home.tab.until_text("1 unknown, 0 not sent", ".toast.error")
     home.tab.problems = without_failed_connections(home.tab.problems)
 
 

@@ -204,12 +204,14 @@ async def test_an_old_handle_is_found_and_has_its_last_outcome(home):
     await home.engine.set_params("draft", {"a": 1})
     await home.engine.submit("fail", handle="draft", params="no")
     await pass_runs(home, 1000)
-    await home.tab.open(f"{home.url}/handles?text=draft")
+    await home.tab.open(f"{home.url}/handles")
     await home.tab.until_text("last outcome not loaded", "#row-draft")
     await home.tab.open(f"{home.url}/handles?text=old")
-    await home.tab.until_text("No handle matches the filter.")
+    await home.tab.until_text("Failed", "#row-old")
     await home.tab.run("document.querySelector('main a[href$=\"/handles/old\"]').click()")
     await home.tab.until_text("Failed", ".title")
+    await home.tab.open(f"{home.url}/handles?text=draft")
+    await home.tab.until_text("Failed", "#row-draft")
 
 
 @pytest.mark.parametrize("name", ["a/b", "c d?e#f%2F", "ключ", PRINTABLE])

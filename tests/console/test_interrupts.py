@@ -105,7 +105,7 @@ async def test_a_new_interrupt_does_not_move_the_others_below_the_pointer(home):
     await home.engine.submit("ask", handle="h1", params={"question": "Second?"})
     await home.tab.until_text("2 open")
     assert await home.tab.run("document.querySelectorAll('.interrupt').length") == 1
-    await home.tab.click("Show 1 new")
+    await home.tab.click("1 new interrupt")
     await home.tab.until("document.querySelector('.question')?.innerText === 'Second?'")
 
 

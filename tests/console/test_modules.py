@@ -130,17 +130,31 @@ async def test_a_filter_that_is_unknown_selects_no_run_and_says_why():
     program = (
         load("views/runs/filter.js")
         + """
-        answer(["status=nonsense&status=failed", "staus=failed", "since=never"].map((query) => {
+        const queries = ["status=none&status=failed", "staus=failed", "since=never", "tag=lone", "tag==x"];
+        answer(queries.map((query) => {
             const filter = filterOf(new URLSearchParams(query));
             return [filter.problems, argument.filter(matcher(filter)).length, endedOptions(filter)];
         }));
         """
     )
     assert await run_node(program, plain(run(1, status=Status.FAILED))) == [
-        [["nonsense is not a status"], 0, None],
+        [["none is not a status"], 0, None],
         [["staus is not a filter"], 0, None],
         [["since is not a time: never"], 0, None],
+        [["lone is not a tag with its value: write tag=name=value, such as tag=user=alice"], 0, None],
+        [["=x is not a tag with its value: write tag=name=value, such as tag=user=alice"], 0, None],
     ]
+
+
+async def test_two_values_of_one_tag_select_no_run_of_the_store():
+    program = (
+        load("views/runs/filter.js")
+        + """
+        const options = (query) => optionsOf(filterOf(new URLSearchParams(query)), CANCELLABLE);
+        answer(["tag=a=1&tag=a=2", "status=failed", "tag=a=1&tag=a=1&status=queued"].map(options));
+        """
+    )
+    assert await run_node(program) == [None, None, {"status": ["queued"], "tags": {"a": "1"}}]
 
 
 async def test_the_client_knows_the_types_of_events():
@@ -186,6 +200,7 @@ async def test_the_rows_follow_every_change_in_the_order_of_creation():
         load("views/runs/rows.js")
         + """
         const id = (number) => String(number).padStart(4, "0");
+        const all = (rows) => Array.from({ length: rows.count }, (_, index) => rows.at(index));
         answer(argument.map((steps) => {
             const runs = new Map();
             const rows = new Rows((run) => run.ok);
@@ -202,12 +217,12 @@ async def test_the_rows_follow_every_change_in_the_order_of_creation():
                     const changed = kind === "change" ? what.map(([number]) => id(number)) : [];
                     rows.update(changed, runs);
                 }
-                const ids = rows.ids();
+                const ids = all(rows);
                 const same = ids.every((one, index) => rows.at(index) === one && rows.indexOf(one) === index);
                 seen.push([ids, same && rows.count === ids.length && rows.indexOf("none") === -1]);
             }
             rows.rebuild(runs);
-            return [seen, rows.ids()];
+            return [seen, all(rows)];
         }));
         """
     )
@@ -339,7 +354,7 @@ async def test_a_blocked_event_loop_is_known_for_ten_minutes():
     assert await run_node(program) == [[["a", "3.0 s"]], [], 20]
 
 
-async def test_the_survey_finds_who_waits_what_blocks_and_what_is_stuck():
+async def test_the_survey_finds_who_waits_what_blocks_and_which_bodies_have_no_slot():
     def queued(number: int, **fields: Any) -> RunRecord:
         return run(number, place=number, **fields)
 
@@ -359,10 +374,11 @@ async def test_the_survey_finds_who_waits_what_blocks_and_what_is_stuck():
     program = (
         load("state/survey.js")
         + """
-        const { stuck, waits, delayed, inHandles, executing } = survey(argument);
+        const runs = new Map(argument.map((run) => [run.id, run]));
+        const { detached, abandoned, waits, delayed, inHandles, executing } = survey(runs);
         const ids = (runs) => runs.map(({ id }) => parseInt(id, 16));
         answer({
-            stuck: ids(stuck),
+            bodies: [ids(detached), ids(abandoned)],
             others: [delayed, inHandles],
             waits: [...waits].map(([lane, { run, since, queued, blockers }]) =>
                 [lane, parseInt(run.id, 16), since, queued, ids(blockers)]),
@@ -371,7 +387,7 @@ async def test_the_survey_finds_who_waits_what_blocks_and_what_is_stuck():
         """
     )
     assert await run_node(program, plain(*runs)) == {
-        "stuck": [20, 21],
+        "bodies": [[20], [21]],
         "others": [1, 1],
         "waits": [["main", 2, 0.5, 2, [10, 11, 12, 13, 14]], ["images", 3, 3, 1, []]],
         "executing": [["e1", 7], [None, 1]],
@@ -430,8 +446,8 @@ async def test_times_in_an_address_are_the_same_everywhere():
     )
     at = 1795161600.0
     texts = ["2026-11-20T08:00Z", "2026-11-20T09:00+01:00", "1795161600", "1795161600.5"]
-    found = await run_node(program, [*texts, "2026-11-20T08:00", "no"])
-    assert found["read"] == [at, at, at, at + 0.5, at + 8 * 3600, None]
+    found = await run_node(program, [*texts, "2026-11-20T08:00", "no", "8640000000000", "-1e99", "9" * 20])
+    assert found["read"] == [at, at, at, at + 0.5, at + 8 * 3600, None, None, None, None]
     assert found["written"] == ["2026-11-20T08:00Z", "2026-11-20T08:00:30.250Z"]
     assert found["local"] == ["2026-11-20T00:00", "2026-11-20T00:00:30"]
     assert found["again"] == at

@@ -125,7 +125,7 @@ async def test_choices_without_a_button_and_without_text_are_named(home):
     await home.tab.until_text("5 more choices are in the data above", ".interrupt")
     await home.tab.click("“ ”, without text", ".interrupt")
     (run,) = await home.engine.list_runs(handle="alice")
-    await home.tab.until_text("Approved by", ".interrupt")
+    await home.tab.until_text("Approved “ ” by", ".interrupt")
     assert (await home.engine.get_run(run.id)).result == {"approved": True, "choice": " "}
 
 

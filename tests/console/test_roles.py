@@ -87,6 +87,31 @@ async def test_a_token_for_a_job_is_not_told_that_a_handle_is_free(tmp_path: Pat
         assert await home.tab.run("document.querySelector('#draft').readOnly")
 
 
+async def test_an_admin_with_limits_is_offered_nothing_that_concerns_all_runs(tmp_path: Path):
+    token = add_token(tmp_path / "tokens", "eve", Role.ADMIN, handles=["alice"])
+    async with house(token_file=str(tmp_path / "tokens")) as home:
+        await home.engine.set_max_concurrent(0)
+        await home.engine.submit("wait", handle="alice")
+        await home.engine.schedules.put("tick", job="add", handle="alice", every=3600)
+        await home.engine.schedules.put("tock", job="add", handle="bob", every=3600)
+        await log_in(home, token, "settings")
+        await home.tab.until_text("Lanes and their rules")
+        await home.tab.run("document.querySelectorAll('main details').forEach((one) => (one.open = true))")
+        await home.tab.until("document.querySelectorAll('main details[open]').length > 0")
+        assert await home.tab.run("document.querySelectorAll('main button, main input').length") == 0
+        await home.tab.open(home.url)
+        await home.tab.until_text("Lanes")
+        assert await home.tab.run("document.querySelectorAll('main button, main input').length") == 0
+        await home.tab.open(f"{home.url}/schedules")
+        await home.tab.click("Pause tick")
+        await home.tab.until_text("paused", ".grid")
+        assert "tock" not in await home.tab.text("main")
+        await home.tab.click("tick")
+        await home.tab.until_text("Parameters", ".columns")
+        await home.tab.click("Resume tick")
+        await home.tab.until("!document.querySelector('.state.paused')")
+
+
 async def test_a_viewer_reads_in_plain_words_who_sees_webhooks(tmp_path: Path):
     token = add_token(tmp_path / "tokens", "eve", Role.VIEWER)
     async with house(token_file=str(tmp_path / "tokens")) as home:

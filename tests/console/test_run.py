@@ -105,7 +105,7 @@ async def test_the_time_line_of_a_long_history_begins_and_ends_with_the_run(home
     shown = f"after {took * 1000:.0f} ms" if took < 1 else "after "
     assert shown in await home.tab.text(".timeline")
     await home.tab.click("Read earlier events")
-    await home.tab.until("!document.querySelector('.timeline .earlier')")
+    await home.tab.until("!document.querySelector('.timeline .unread')")
 
 
 async def test_what_happens_is_added_to_the_end(home):
@@ -272,16 +272,16 @@ async def test_a_run_says_why_it_waits(home):
     behind = await home.engine.submit("follow", handle="a", lane="narrow", on_conflict="queue")
     later = await home.engine.submit("follow", handle="d", delay=3600)
     await home.tab.open(f"{home.url}/runs/{third.id}")
-    await home.tab.until_text("lane narrow: slots of the lane: 1 of 1 in use", ".waits")
+    await home.tab.until_text("lane narrow: 1 of 1 slots of the lane are in use", ".waits")
     await home.tab.until_text("1 run of the lane comes before it.", ".waits")
-    await home.tab.until_text(f"…{first.id[-8:]} follow", ".waits")
+    await home.tab.until_text(f"The slots are used by …{first.id[-8:]} follow of a.", ".waits")
     await home.engine.submit("follow", handle="first", lane="narrow", priority=10)
     await home.tab.until_text("2 runs of the lane come before it.", ".waits")
     await home.engine.pause_lane("narrow")
     await home.tab.until_text("the lane is paused", ".waits")
     await home.tab.open(f"{home.url}/runs/{behind.id}")
     await home.tab.until_text(
-        f"The handle a is busy with run …{first.id[-8:]}. This run is the next one.", ".waits"
+        f"The handle a is busy with run …{first.id[-8:]} follow of a. This run is the next one.", ".waits"
     )
     await home.tab.open(f"{home.url}/runs/{later.id}")
     await home.tab.until_text("It does not start before", ".waits")

@@ -11,7 +11,8 @@ from greenroom.actors.engine import reads
 from greenroom.protocol.errors import Unavailable
 
 from ..clients.browser import needs_browser
-from .house import House, flood
+from .chromium import Tab
+from .house import flood
 
 pytestmark = needs_browser
 
@@ -29,6 +30,16 @@ async def test_the_list_follows_runs_and_its_filter_is_in_the_address(home):
     await home.tab.fill(".field input", "wait")
     await home.tab.until("document.querySelectorAll('.virtual-rows .row').length === 1")
     assert await home.path() == "/runs?status=failed&status=running&job=wait"
+
+
+async def test_a_search_keeps_every_filter_of_the_list(home):
+    await home.tab.open(f"{home.url}/runs?status=failed&status=cancelled&tag=a%3D1&tag=b%3D2")
+    await home.tab.until_text("No run matches")
+    await home.tab.fill("[name=text]", "alice")
+    await home.tab.run("document.querySelector('.search').requestSubmit()")
+    await home.tab.until("location.search.includes('alice')")
+    found = await home.tab.run("[...new URLSearchParams(location.search)].map(String)")
+    assert found == ["status,failed", "status,cancelled", "tag,a=1", "tag,b=2", "text,alice"]
 
 
 @pytest.mark.parametrize("query", ["status=bogus", "staus=running"])
@@ -262,9 +273,9 @@ async def test_a_text_in_a_row_can_be_selected(home):
     await home.tab.until("location.pathname !== '/runs'")
 
 
-async def scroll_to_the_end(home: House, count: str) -> None:
+async def scroll_to_the_end(tab: Tab, count: str) -> None:
     """Scroll to the end until the heading shows this number of runs."""
-    await home.tab.until(
+    await tab.until(
         f"""(() => {{
             (document.querySelector(".virtual") ?? {{}}).scrollTop = 1e9;
             return document.querySelector(".title .number")?.innerText.startsWith({count!r});
@@ -282,9 +293,9 @@ async def test_runs_that_the_state_forgets_are_read_again(home):
     await alice.until("document.querySelectorAll('.virtual-rows .row').length === 10")
     await flood(home, 1600)
     await alice.until("document.querySelectorAll('.virtual-rows .row').length === 10")
-    await scroll_to_the_end(home, "1,610")
+    await scroll_to_the_end(home.tab, "1,610")
     await flood(home, 300)
-    await scroll_to_the_end(home, "1,910")
+    await scroll_to_the_end(home.tab, "1,910")
     assert alice.problems == []
 
 
@@ -314,8 +325,8 @@ async def test_a_failed_reading_of_older_runs_can_be_repeated(home, monkeypatch)
 
     monkeypatch.setattr(type(home.engine), "list_runs", fail)
     await home.tab.open(f"{home.url}/runs")
-    await scroll_to_the_end(home, "1,000")
+    await scroll_to_the_end(home.tab, "1,000")
     await home.tab.until_text("Older runs could not be read.", ".rest")
     monkeypatch.undo()
     await home.tab.click("Read on", ".rest")
-    await scroll_to_the_end(home, "1,200")
+    await scroll_to_the_end(home.tab, "1,200")

@@ -33,6 +33,15 @@ VIEWS = ("schedules", "schedules/nightly", "executors", "workers", "webhooks", "
 URL = "https://hooks.example.org/"
 
 
+def choose(field: str, value: str) -> str:
+    """A person chooses a value in a field."""
+    return f"""(() => {{
+        const field = document.querySelector({field!r});
+        field.value = {value!r};
+        for (const kind of ["input", "change"]) field.dispatchEvent(new Event(kind, {{ bubbles: true }}));
+    }})()"""
+
+
 async def fill(home: House) -> None:
     """Let there be something in each view."""
     schedules = home.engine.schedules
@@ -85,9 +94,11 @@ async def test_a_schedule_is_put_changed_paused_triggered_and_deleted(home):
     assert [run.handle for run in await home.engine.list_runs()] == ["schedule:nightly"]
 
     await home.tab.click("Change")
+    await home.tab.run(choose("[name=missed]", "skip"))
     await home.tab.fill("[name=cron]", "0 4 * * *")
     await home.tab.click("Save")
     await home.tab.until_text("4:00 AM", ".times")
+    assert (await home.engine.schedules.get("nightly")).missed == "skip"
 
     await home.tab.click("Delete nightly")
     await home.tab.click("Delete", "dialog")
@@ -190,6 +201,7 @@ async def test_an_executor_is_shown_with_what_it_executes_and_is_drained():
             await tab.until_text("js-1\nattached", ".grid")
             ticket = await engine.submit("deploy", handle="alice", params={})
             await tab.until_text(ticket.id[-8:], ".grid")
+            await tab.until("document.querySelector('.grid .use .number').innerText === '1 of 8'")
             await tab.open(gateway.url)
             await tab.until_text("executor js-1", "[aria-labelledby=machines-title]")
             await tab.open(f"{gateway.url}/executors")
@@ -366,6 +378,9 @@ async def test_limits_and_rules_are_changed(home):
     await home.tab.until_text("images limit 2, age=30, priority=7")
     await open_details(home.tab)
     form = "[aria-label='Rules of lane images']"
+    await home.tab.run(choose(f"{form} [name=rate_per]", "key"))
+    await home.engine.set_concurrency("images", 3)
+    await home.tab.until_text("limit 3", ".rules")
     await home.tab.fill(f"{form} [name=rate]", "100/min")
     await home.tab.fill(f"{form} [name=weights]", '{"gold": 3}')
     await home.tab.fill(f"{form} [name=priority]", "")
@@ -373,6 +388,7 @@ async def test_limits_and_rules_are_changed(home):
     await home.tab.until_text("rate=100/min", ".rules")
     rules = (await home.engine.snapshot()).lanes["images"].rules
     assert (rules.rate, rules.weights, rules.priority, rules.age) == ("100/min", {"gold": 3}, 0, 30)
+    assert rules.rate_per == "key"
     await home.tab.run(
         """(() => {
             const field = document.querySelector("[aria-label='the global limit']");
@@ -447,7 +463,7 @@ async def test_the_overview_shows_who_waits_and_behind_whom(home):
     text = await home.tab.text("[aria-labelledby=queues-title]")
     assert first.id[-8:] in text
     assert second.id[-8:] in text
-    assert "slots of the lane: 1 of 1 in use" in text
+    assert "1 of 1 slots of the lane are in use" in text
     await home.engine.inject("alice", "go")
     await home.tab.until("!document.querySelector('[aria-labelledby=queues-title]')")
 

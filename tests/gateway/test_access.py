@@ -173,6 +173,7 @@ MAY = {
         "node_runs",
         "list_workers",
         "allocate_worker",
+        "list_jobs",
         "list_executors",
         "list_schedules",
         "get_schedule",

@@ -330,6 +330,22 @@ async def test_own_runs_are_started_and_steered_as_without_limits(home, tokens):
         await talk.call("wait", run_id=run)
 
 
+async def test_the_jobs_that_can_be_submitted_are_listed(home, tokens):
+    found = {}
+    for name in ("all", "alice", "images", "mirror", "narrow"):
+        async with home.socket(headers=header(tokens, name)) as talk:
+            found[name] = [job["name"] for job in (await talk.call("list_jobs"))["jobs"]]
+    everything = found["all"]
+    assert {"ask", "quick", "wait"} <= set(everything)
+    assert found == {
+        "all": everything,
+        "alice": everything,
+        "images": everything,  # each can be submitted in the lane
+        "mirror": ["quick"],
+        "narrow": ["wait"],
+    }
+
+
 async def test_a_pattern_that_fits_the_ids_of_runs_opens_no_way_to_runs_of_others(home, tokens):
     """A message goes to a run or to a handle; an id that matches a token's handles is still an id."""
     token = add_token(tokens["file"], "digits", Role.OPERATOR, handles=["0*"])

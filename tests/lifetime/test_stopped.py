@@ -27,6 +27,7 @@ CALLS: dict[str, Callable[[Engine, str], Coroutine[Any, Any, Any]]] = {
     "resume_lane": lambda engine, run: engine.resume_lane("main"),
     "set_lane": lambda engine, run: engine.set_lane("main", age=5),
     "cancel": lambda engine, run: engine.cancel(run),
+    "list_jobs": lambda engine, run: engine.list_jobs(),
     "list_files": lambda engine, run: engine.list_files(run),
     "locate_file": lambda engine, run: engine.locate_file(run, "a.txt"),
     "inject": lambda engine, run: engine.inject(run, 1),

@@ -35,7 +35,7 @@ COMMANDS = """submit submit_many rerun retry cancel cancel_many rerun_many retry
     inject answer wait get_run list_runs list_files history snapshot subscribe unsubscribe ping
     set_params set_concurrency pause_lane resume_lane set_lane
     set_priority set_max_concurrent clear_lane clear_handle release_handle reset_lanes drain
-    resume list_executors drain_executor get_cluster step_down signal create_flow publish_flow
+    resume list_jobs list_executors drain_executor get_cluster step_down signal create_flow publish_flow
     add_flow_version check_flow list_flows list_flow_versions get_flow_version start_flow get_task list_tasks
     node_runs list_workers allocate_worker register_worker heartbeat_worker poll_work complete_work
     extend_work put_schedule preview_schedule list_schedules get_schedule pause_schedule resume_schedule

@@ -291,6 +291,20 @@ def test_a_client_has_the_methods_that_engine_and_connected_client_share():
     assert missing == ["workers"]  # simulated workers are created by `World.worker`
 
 
+def test_clients_list_the_jobs():
+    found = []
+
+    async def scenario(world: World) -> None:
+        await world.serve(jobs, gateway=GatewayConfig())
+        async with world.connect("bob") as bob:
+            for client in (world.client("ann"), bob):
+                found.append([job.name for job in await client.list_jobs()])
+
+    simulate(1, scenario)
+
+    assert found == [["nothing", "says", "waits"]] * 2
+
+
 def test_a_job_can_be_given_as_its_function_by_clients_and_in_bodies():
     called = Jobs()
 

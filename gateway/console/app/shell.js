@@ -15,12 +15,12 @@ import { shortcuts, useShortcuts } from "./state/keys.js";
 import { caller, limits, limitsInWords, live, logOut, lost, may, phase, role, trouble } from "./state/session.js";
 import { changeTheme, theme } from "./state/theme.js";
 import { useTitle } from "./state/title.js";
-import { dismiss, toasts } from "./state/toasts.js";
+import { dismiss, forgetErrors, toasts } from "./state/toasts.js";
 import { dropKept, mayLoseEdits } from "./state/unsaved.js";
 import { VIEWS } from "./views/all.js";
+import { sought } from "./views/runs/filter.js";
 
 const MOST_SHOWN = 999; // in the navigation
-const RUN_ID = /^[0-9a-f]{32}$/;
 
 export function Shell() {
   if (phase.value === "login") return html`<${Login} />`;
@@ -45,13 +45,16 @@ function Page() {
   useShortcuts(() => [{ key: "?", what: "Show the keyboard shortcuts", run: help }], []);
   useEffect(dropKept, []);
   useEffect(() => {
-    document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // on a phone
+    document.querySelector(".views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "start" }); // on a phone
   }, [view]);
-  useTitle(view?.title, names);
+  useTitle(view?.title, names, may("operator") ? live.interrupts.value.length : 0);
   const opened = useRef("");
   const path = [name, ...names].join("/");
   useEffect(() => {
-    if (opened.current) focusHeading();
+    if (opened.current) {
+      focusHeading();
+      forgetErrors();
+    }
     opened.current = `/${path}`;
   }, [path]);
   return html`
@@ -76,14 +79,14 @@ function Page() {
 
 function LostConnection() {
   if (!lost.value) return null;
-  return html`<p class="bar lost-bar" role="alert">
+  return html`<p class="page-bar lost-bar" role="alert">
     The connection is lost. This page shows the state of ${moment(now.value)}, and actions are refused until the connection is back.
   </p>`;
 }
 
 function NewerConsole() {
   if (lost.value || !outdated.value) return null;
-  return html`<p class="bar newer-bar" role="status"><span>The server has a newer console.</span> <${Reload} /></p>`;
+  return html`<p class="page-bar newer-bar" role="status"><span>The server has a newer console.</span> <${Reload} /></p>`;
 }
 
 /** Why this caller may not see a view; empty if it may. @param {import("./views/all.js").View} view */
@@ -124,6 +127,9 @@ function Header() {
   </header>`;
 }
 
+/** All values of each name. @param {URLSearchParams} query */
+const repeated = (query) => Object.fromEntries([...query.keys()].map((name) => [name, query.getAll(name)]));
+
 /** Search among runs. The id of a run opens it. */
 function Search() {
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
@@ -133,10 +139,10 @@ function Search() {
   /** @param {any} event */
   const search = (event) => {
     event.preventDefault();
-    const text = /** @type {HTMLInputElement} */ (field.current).value.trim();
+    const { run, text } = sought(/** @type {HTMLInputElement} */ (field.current).value, live.runs);
     field.current?.blur();
-    if (RUN_ID.test(text) || live.runs.has(text)) go(to("runs", [text]));
-    else go(to("runs", [], { ...(inList ? Object.fromEntries(query) : {}), text }));
+    if (run) go(to("runs", [run]));
+    else go(to("runs", [], { ...(inList ? repeated(query) : {}), text }));
   };
   return html`<form class="search" role="search" onSubmit=${search}>
     <input

@@ -27,6 +27,7 @@ export const EditorState: {
 export class EditorView {
   constructor(options: { state: EditorState; parent: ShadowRoot; root: ShadowRoot });
   readonly state: EditorState;
+  readonly dom: HTMLElement;
   dispatch(change: unknown): void;
   focus(): void;
   destroy(): void;
@@ -44,6 +45,8 @@ export class MergeView {
     root: ShadowRoot;
     collapseUnchanged?: { margin: number; minSize: number };
   });
+  a: EditorView;
+  b: EditorView;
   destroy(): void;
 }
 export const HighlightStyle: { define(specs: object[]): unknown };

@@ -153,6 +153,7 @@ class Client:
     get_run = _query(RunEngine.get_run)
     wait = _query(RunEngine.wait)
     list_runs = _query(RunEngine.list_runs)
+    list_jobs = _query(RunEngine.list_jobs)
     list_files = _query(RunEngine.list_files)
     history = _query(RunEngine.history)
 

@@ -35,7 +35,7 @@ export function Status({ status }) {
  * @param {{ id: string, short?: boolean, tabindex?: number }} props
  */
 export function RunLink({ id, short = false, tabindex }) {
-  return html`<a class="mono" tabindex=${tabindex} href=${to("runs", [id])} title=${id}>${short ? `…${id.slice(-8)}` : id}</a>`;
+  return html`<a class=${short ? "mono short" : "mono"} tabindex=${tabindex} href=${to("runs", [id])} title=${id}>${short ? `…${id.slice(-8)}` : id}</a>`;
 }
 
 /** @param {{ name: string, tabindex?: number }} props */
@@ -43,7 +43,7 @@ export function HandleLink({ name, tabindex }) {
   return html`<a tabindex=${tabindex} href=${to("handles", [name])}><${Text} value=${name} /></a>`;
 }
 
-/** A list of runs with a filter. @param {{ query: Record<string, string>, value: string, tabindex?: number }} props */
+/** A list of runs with a filter. @param {{ query: Record<string, string | string[]>, value: string, tabindex?: number }} props */
 export function FilterLink({ query, value, tabindex }) {
   return html`<a tabindex=${tabindex} href=${to("runs", [], query)}><${Text} value=${value} /></a>`;
 }

@@ -23,7 +23,7 @@ export function Chart({ label, values, width, latest = values.at(-2), format, to
     return `${(left + index * step).toFixed(1)},${(HEIGHT - 1 - up).toFixed(1)}`;
   });
   return html`<figure class="chart ${tone}">
-    <figcaption><span>${label}</span> <strong class="number">${latest === undefined ? "–" : format(latest)}</strong> <small>most ${format(most)}</small></figcaption>
+    <figcaption><span>${label}</span> <strong class="number">${latest === undefined ? "–" : format(latest)}</strong> <small>peak ${format(most)}</small></figcaption>
     <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" aria-hidden="true">
       <polygon class="area" points=${`${left},${HEIGHT} ${points.join(" ")} ${WIDTH},${HEIGHT}`} />
       <polyline class="line" points=${points.join(" ")} />

@@ -69,7 +69,7 @@ function Dialog({ asked }) {
     <h2 id="dialog-title">${asked.title}</h2>
     ${asked.body && html`<div class="dialog-body">${asked.body}</div>`}
     <div class="actions end">
-      <button onClick=${() => choose(null)}>Back</button>
+      <button autofocus onClick=${() => choose(null)}>Back</button>
       ${asked.choices.map(
         ({ name, label, danger = false }) =>
           html`<button key=${name} class=${danger ? "danger" : "primary"} onClick=${() => choose(name)}>${label}</button>`,

@@ -24,6 +24,9 @@ const COLORS = /** @type {Record<string, string>} */ ({
   "#e40": "var(--amber)",
 });
 
+const REMOVED = "color-mix(in srgb, var(--red) 16%, transparent)";
+const ADDED = "color-mix(in srgb, var(--green) 18%, transparent)";
+
 /** @param {Library} library @param {string} label */
 function appearance({ EditorView, HighlightStyle, defaultHighlightStyle, syntaxHighlighting, yaml, lineNumbers, bracketMatching }, label) {
   const specs = defaultHighlightStyle.specs.map((spec) => (spec.color ? { ...spec, color: COLORS[spec.color] ?? "var(--text)" } : spec));
@@ -41,7 +44,14 @@ function appearance({ EditorView, HighlightStyle, defaultHighlightStyle, syntaxH
       ".cm-lint-marker-error, .cm-lint-marker-warning": { content: "normal", textAlign: "center", lineHeight: "1" },
       ".cm-lint-marker-error::before": { content: '"×"', color: "var(--red)" },
       ".cm-lint-marker-warning::before": { content: '"!"', color: "var(--amber)" },
-      ".cm-changedLine": { backgroundColor: "color-mix(in srgb, var(--amber) 12%, transparent) !important" },
+      "&.cm-merge-a .cm-changedLine": { backgroundColor: `${REMOVED} !important` },
+      "&.cm-merge-b .cm-changedLine": { backgroundColor: `${ADDED} !important` },
+      "& .cm-changeGutter": { width: "1.2em", paddingLeft: "0" },
+      "& .cm-changeGutter .cm-gutterElement": { textAlign: "center" },
+      "&.cm-merge-a .cm-changedLineGutter": { background: REMOVED, color: "var(--red)" },
+      "&.cm-merge-b .cm-changedLineGutter": { background: ADDED, color: "var(--green)" },
+      "&.cm-merge-a .cm-changedLineGutter::before": { content: '"-"' },
+      "&.cm-merge-b .cm-changedLineGutter::before": { content: '"+"' },
       // Fonts can lack the library's character for a fold.
       ".cm-collapsedLines": { color: "var(--faint)", background: "var(--sunk)" },
       ".cm-collapsedLines::before, .cm-collapsedLines::after": { content: '"…"' },
@@ -108,6 +118,14 @@ export function Editor({ label, text, onChange, mistakes, view }) {
   return html`<div ref=${place} class="editor"></div>`;
 }
 
+/** On a phone, two texts are below each other, each below its name. */
+const STACKED = `@media (max-width: 48rem) {
+  .cm-mergeViewEditors { flex-direction: column; }
+  .cm-mergeView .cm-mergeViewEditor { flex: none; }
+  .cm-mergeSpacer { display: none; }
+  .cm-mergeView .cm-editor::before { content: attr(data-name); padding: 0.3rem 0.5rem; font: 600 14px system-ui, sans-serif; color: var(--faint); }
+}`;
+
 /** Two texts side by side, with their differences. @param {{ names: [string, string], before: string, after: string }} props */
 export function Differences({ names, before, after }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
@@ -121,6 +139,10 @@ export function Differences({ names, before, after }) {
         });
         const collapseUnchanged = { margin: 3, minSize: 6 };
         const made = new MergeView({ a: side(before, names[0]), b: side(after, names[1]), parent: root, root, collapseUnchanged });
+        [made.a, made.b].forEach(({ dom }, index) => (dom.dataset.name = names[index]));
+        const stacked = new CSSStyleSheet();
+        stacked.replaceSync(STACKED);
+        root.adoptedStyleSheets.push(stacked);
         return () => made.destroy();
       }),
     [],

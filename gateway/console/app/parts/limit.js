@@ -7,11 +7,11 @@ import { attempt, toast } from "../state/toasts.js";
 const LEAST_RANGE = 10;
 const MOST = 2 ** 31 - 1; // as in protocol/validation.py
 
-/** @param {{ used: number, limit: number }} props */
-export function Use({ used, limit }) {
+/** `of`: whether the limit is written, too. @param {{ used: number, limit: number, of?: boolean }} props */
+export function Use({ used, limit, of = false }) {
   return html`<span class="use">
     <meter min="0" max=${Math.max(1, limit, used)} value=${used} aria-label="slots in use"></meter>
-    <span class="number">${used}</span>
+    <span class="number">${used}${of && ` of ${limit}`}</span>
   </span>`;
 }
 

@@ -4,6 +4,7 @@
  */
 
 const LEAST = 0.01;
+const LEAST_WHOLE = 0.5; // with a smaller scale, only a part is shown at first
 const READABLE = 0.75;
 /** To show a whole drawing, it is enlarged up to this. */
 export const MOST_FITTED = 1.5;
@@ -27,7 +28,7 @@ export class PanZoom {
   #stop = new AbortController();
 
   /**
-   * Shows the whole drawing, or, if it is large, where it begins.
+   * Shows the whole drawing, or, if it is too large to be read then, where it begins.
    * @param {HTMLElement} frame
    * @param {SVGGElement} group
    * @param {Size} drawing
@@ -47,7 +48,7 @@ export class PanZoom {
     frame.addEventListener("wheel", (event) => this.#wheel(event), { signal, passive: false });
     frame.addEventListener("keydown", (event) => this.#key(event), { signal });
     this.fit();
-    if (this.#scale >= READABLE) return;
+    if (this.#scale >= LEAST_WHOLE) return;
     this.#scale = READABLE;
     this.#x = frame.clientWidth / 2 - begin.x * READABLE;
     this.#y = 0;

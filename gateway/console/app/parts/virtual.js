@@ -2,7 +2,8 @@
  * A list of which only the visible rows exist, so 100,000 rows cost as much as 40. All rows have the same height.
  *
  * The focus stays on the list; the active row is announced to screen readers. While a person reads further down, rows
- * that are added above do not move what they read. A person who comes back finds the same rows.
+ * that are added above do not move what they read. A person who comes back finds the same rows, as soon as the list has
+ * them, unless the person scrolls before that.
  */
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../../vendor/ui.js";
@@ -20,12 +21,14 @@ const SPARE = 8;
  * @param {number} props.active the index of the active row, or -1
  * @param {string} props.label for screen readers
  * @param {any} [props.head]
+ * @param {object} [props.handlers] of the element that has the rows
  * @param {number} [props.end] the row after the last one that is not missing; `count` unless given
  * @param {(scrolled: boolean) => void} [props.onEnd] called when the rows up to `end` are visible; whether by scrolling
  */
-export function VirtualList({ count, height, keyOf, indexOf, row, active, label, head, end = count, onEnd }) {
+export function VirtualList({ count, height, keyOf, indexOf, row, active, label, head, handlers, end = count, onEnd }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   const top = useRef(/** @type {{ key: string, offset: number } | null} */ (found()));
+  const seeks = useRef(top.current !== null); // whether the list has not had the row to which the person comes back
   const [view, setView] = useState({ from: 0, size: 30 });
 
   const look = (scrolled = false) => {
@@ -33,7 +36,8 @@ export function VirtualList({ count, height, keyOf, indexOf, row, active, label,
     if (!element) return; // the list is gone before its observer
     const from = Math.floor(element.scrollTop / height);
     const size = Math.ceil(element.clientHeight / height);
-    top.current = from > 0 && from < count ? { key: keyOf(from), offset: element.scrollTop - from * height } : null;
+    if (scrolled || (top.current !== null && indexOf(top.current.key) >= 0)) seeks.current = false;
+    if (!seeks.current) top.current = from > 0 && from < count ? { key: keyOf(from), offset: element.scrollTop - from * height } : null;
     if (from !== view.from || size !== view.size) setView({ from, size });
     if (from + size >= end) onEnd?.(scrolled);
   };
@@ -93,6 +97,7 @@ export function VirtualList({ count, height, keyOf, indexOf, row, active, label,
     aria-rowcount=${count + 1}
     aria-activedescendant=${described}
     onScroll=${() => look(true)}
+    ...${handlers}
   >
     ${head}
     <div class="virtual-rows" role="rowgroup" style=${{ height: `${count * height}px` }}>${rows}</div>

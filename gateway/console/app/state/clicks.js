@@ -4,6 +4,7 @@
  */
 
 const REST = 1_000;
+const LONGEST = 60; // letters of a button's name
 
 /** @type {HTMLButtonElement | null} */
 let clicked = null;
@@ -23,6 +24,9 @@ export function watchClicks() {
     setTimeout(() => (clicked = null)); // after all listeners, and after the submit event of a form
   }, { capture: true });
 }
+
+/** The beginning of what the button that is being clicked says; empty if there is none. */
+export const nameOfClicked = () => (clicked?.ariaLabel ?? clicked?.innerText ?? "").replace(/\s+/g, " ").trim().slice(0, LONGEST);
 
 /** Let the button that is being clicked ignore clicks. Returns a function that ends this, after a second at the least. */
 export function holdButton() {

@@ -19,6 +19,7 @@ import { survey } from "./survey.js";
 /**
  * @typedef {object} Frame
  * @property {boolean} reset whether the state is a new one, so that any run can have changed
+ * @property {boolean} anew whether the store is another one: it has nothing of what was read before
  * @property {Set<string>} runs the ids of the runs that changed
  */
 
@@ -41,13 +42,15 @@ export class Live {
   survey = computed(() => {
     now.value;
     this.#resets.value;
-    return survey(this.runs.values());
+    const asked = new Set(this.interrupts.peek().map(([, { run }]) => run));
+    return survey(this.runs, asked, !this.#client?.within);
   });
 
   /** @type {Client | null} */
   #client = null;
   /** @type {Frame} */
-  #next = { reset: true, runs: new Set() };
+  #next = { reset: true, anew: false, runs: new Set() };
+  #epoch = "";
   /** @type {Set<(frame: Frame) => void>} */
   #listeners = new Set();
   #due = false;
@@ -101,14 +104,16 @@ export class Live {
     } else {
       this.rates.take(event, client.state.runs);
       if ("run" in event && typeof event.run === "string") this.#next.runs.add(event.run);
-      if (this.#next.runs.size > MOST_CHANGES) this.#next = { reset: true, runs: new Set() };
+      if (this.#next.runs.size > MOST_CHANGES) this.#next = { ...this.#next, reset: true, runs: new Set() };
     }
     this.#plan();
   }
 
   #reset() {
     this.#resets.value += 1;
-    this.#next = { reset: true, runs: new Set() };
+    const epoch = this.#client?.state.epoch ?? "";
+    this.#next = { reset: true, anew: this.#next.anew || epoch !== this.#epoch, runs: new Set() };
+    this.#epoch = epoch;
     this.rates.restart(this.runs.values());
   }
 
@@ -124,7 +129,7 @@ export class Live {
     const state = this.#client?.state;
     if (!state) return;
     const frame = this.#next;
-    this.#next = { reset: false, runs: new Set() };
+    this.#next = { reset: false, anew: false, runs: new Set() };
     batch(() => {
       this.counts.value = state.counts();
       this.interrupts.value = entries(state.interrupts, this.interrupts.peek());

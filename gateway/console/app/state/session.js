@@ -48,8 +48,15 @@ export function client() {
   return current;
 }
 
-/** Whether the token's role permits what requires this one. @param {"viewer" | "operator" | "admin"} least */
-export const may = (least) => RANKS.indexOf(role.value ?? "") >= RANKS.indexOf(least);
+/**
+ * Whether the token permits what requires this role. What requires an admin concerns all runs, which a token with limits
+ * may not see.
+ * @param {"viewer" | "operator" | "admin"} least
+ */
+export const may = (least) => RANKS.indexOf(role.value ?? "") >= RANKS.indexOf(least) && (least !== "admin" || limits.value === null);
+
+/** Whether the token concerns all runs of the lanes that it may see. */
+export const seesWholeLanes = () => !limits.value?.handles && !limits.value?.jobs;
 
 /** Whether the token may see this handle, apart from limits of lanes and jobs. @param {string} name */
 export const seesHandle = (name) => {

@@ -23,6 +23,11 @@ export class Tail {
     return Math.min(this.#entries.length, this.#size);
   }
 
+  /** How many entries came after those of a copy. @param {Tail} copy */
+  since(copy) {
+    return this.#number - copy.#number;
+  }
+
   /** @param {GreenroomEvent | Gap} item */
   add(item) {
     this.#entries.push({ number: ++this.#number, item });

@@ -1,4 +1,4 @@
-/** The title of the tab: what the page shows, then the view, then the program. */
+/** The title of the tab: how many people are waited for, what the page shows, then the view, then the program. */
 
 import { signal, useEffect } from "../../vendor/ui.js";
 import { visible } from "../parts/text.js";
@@ -11,8 +11,14 @@ export function useSubject(text) {
   useEffect(() => () => void (subject.value = ""), []);
 }
 
-/** Keep the title of the tab. @param {string | undefined} view @param {string[]} names the other parts of the address */
-export function useTitle(view, names) {
-  const title = [visible(subject.value || names.join(" ")), view, "Greenroom"].filter(Boolean).join(" · ");
+/**
+ * Keep the title of the tab.
+ * @param {string | undefined} view
+ * @param {string[]} names the other parts of the address
+ * @param {number} open how many interrupts the person can answer: also seen while another tab is in front
+ */
+export function useTitle(view, names, open) {
+  const said = [visible(subject.value || names.join(" ")), view, "Greenroom"].filter(Boolean).join(" · ");
+  const title = open > 0 ? `(${open}) ${said}` : said;
   useEffect(() => void (document.title = title), [title]);
 }

@@ -4,10 +4,12 @@
  */
 
 import { EVENT_TYPES, writeExact } from "../../greenroom.js";
-import { html, useEffect, useMemo, useSignal } from "../../vendor/ui.js";
+import { html, useEffect, useMemo, useRef, useSignal } from "../../vendor/ui.js";
 import { Moment, Nothing, RunLink } from "../parts/basic.js";
 import { FilterForm } from "../parts/filterform.js";
 import { Json } from "../parts/json.js";
+import { leaveList } from "../parts/listkeys.js";
+import { News, atTop } from "../parts/news.js";
 import { InvisibleLetters, Text, visible } from "../parts/text.js";
 import { VirtualList } from "../parts/virtual.js";
 import { go, to } from "../state/address.js";
@@ -15,12 +17,13 @@ import { focusList } from "../state/focus.js";
 import { useShortcuts } from "../state/keys.js";
 import { isPhone } from "../state/phone.js";
 import { isDrag } from "../state/pointer.js";
+import { useResting } from "../state/resting.js";
 import { client, live } from "../state/session.js";
 import { Tail } from "../state/tail.js";
 
 const KEPT = 5_000;
 const HEIGHT = 34;
-const CARD = 72; // the height of an event on a phone
+const CARD = 84; // the height of an event on a phone
 const FIELDS = ["type", "handle", "lane", "run"];
 const COMMON = new Set(["seq", "at", "type", "by", "run", "handle", "lane"]);
 const COLUMNS = { gridTemplateColumns: "6rem 7.5rem 11rem 6.5rem minmax(6rem, 1fr) minmax(10rem, 3fr)" };
@@ -32,11 +35,15 @@ const LONGEST = 300;
 export function Events({ query }) {
   const tail = useMemo(() => new Tail(KEPT), [String(query)]);
   const frozen = useSignal(/** @type {Tail | null} */ (null));
-  const missed = useSignal(0);
   const active = useSignal(0);
+  const { resting, handlers } = useResting();
+  const held = useMemo(() => ({ copy: /** @type {Tail | null} */ (null) }), [tail]); // a copy while a person is at its rows
+  const shows = useSignal(0);
+  shows.value; // renders again
   const problems = problemsOf(query);
   useEffect(() => {
     frozen.value = null;
+    active.value = 0;
     if (problems.length > 0) return undefined;
     const { state } = client();
     let [epoch, last] = [state.epoch, state.seq];
@@ -50,7 +57,6 @@ export function Events({ query }) {
     const ignoreEvents = client().onEvent((event) => {
       if (event.type === "snapshot") return;
       tail.add(event);
-      if (frozen.peek() !== null) missed.value += 1;
     }, filterOf(query));
     return () => {
       ignoreGaps();
@@ -58,19 +64,28 @@ export function Events({ query }) {
     };
   }, [tail]);
   const pause = () => {
-    missed.value = 0;
-    frozen.value = frozen.peek() === null ? tail.copy() : null;
+    frozen.value = frozen.peek() === null ? (held.copy ?? tail.copy()) : null;
   };
-  useShortcuts(() => keys(() => frozen.peek() ?? tail, active, pause), [tail]);
   live.frame.value; // renders again
-  const shown = frozen.value ?? tail;
+  const stays = frozen.value === null && (resting.value || (held.copy ?? tail).rowOf(active.value) >= 0);
+  held.copy = stays && tail.count > 0 ? (held.copy ?? tail.copy()) : null;
+  const shown = frozen.value ?? held.copy ?? tail;
+  const listed = useRef(shown);
+  listed.current = shown;
+  useShortcuts(() => keys(() => listed.current, active, pause), [tail]);
+  const show = () => {
+    held.copy = null;
+    active.value = 0;
+    shows.value += 1;
+  };
   const { item: chosen = null } = shown.at(shown.rowOf(active.value)) ?? {}; // undefined in row -1
   return html`<section class="runs" aria-labelledby="events-title">
     <div class="title">
       <h1 id="events-title">Events</h1>
       <span class="faint number">the latest ${shown.count.toLocaleString()}</span>
       <button onClick=${pause}>${frozen.value === null ? "Pause" : "Continue"}</button>
-      ${frozen.value !== null && html`<span class="faint number">${missed.value.toLocaleString()} since then</span>`}
+      ${frozen.value !== null && html`<span class="faint number">${tail.since(frozen.value).toLocaleString()} since then</span>`}
+      <${News} count=${held.copy === null ? 0 : tail.since(held.copy)} what="event" show=${() => atTop(show)} />
     </div>
     <${Filters} query=${query} />
     ${problems.length > 0 &&
@@ -83,7 +98,8 @@ export function Events({ query }) {
       keyOf=${(/** @type {number} */ row) => String(shown.at(row).number)}
       indexOf=${(/** @type {string} */ key) => shown.rowOf(Number(key))}
       active=${shown.rowOf(active.value)}
-      head=${head}
+      head=${html`<${Head} />`}
+      handlers=${handlers}
       row=${(/** @type {number} */ row) => html`<${Row} entry=${shown.at(row)} active=${active} />`}
     />
     ${chosen && chosen.type !== "gap" && html`<section class="card event-detail" aria-labelledby="event-title">
@@ -93,7 +109,7 @@ export function Events({ query }) {
   </section>`;
 }
 
-const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${COLUMNS}>
+const Head = () => html`<div class="list-head row" role="row" aria-rowindex="1" style=${COLUMNS}>
   ${["Number", "Time", "Event", "Run", "By", "What"].map((title) => html`<span key=${title} role="columnheader">${title}</span>`)}
 </div>`;
 
@@ -109,8 +125,8 @@ function Row({ entry: { number, item: event }, active }) {
     <span role="gridcell" class="mono faint">${event.seq}</span>
     <span role="gridcell"><${Moment} at=${event.at} /></span>
     <span role="gridcell"><strong>${event.type}</strong></span>
-    <span role="gridcell">${run && html`<${RunLink} id=${run} short />`}</span>
-    <span role="gridcell"><${Text} value=${event.by} /></span>
+    <span role="gridcell" data-label="run">${run && html`<${RunLink} id=${run} short />`}</span>
+    <span role="gridcell" data-label="by"><${Text} value=${event.by} /></span>
     <span role="gridcell" class="cell-what mono">${summary(event)}</span>
   </div>`;
 }
@@ -192,6 +208,6 @@ function keys(shown, active, pause) {
     { key: "j", what: "Next event", run: () => move(1) },
     { key: "k", what: "Previous event", run: () => move(-1) },
     { key: "p", what: "Pause or continue", run: pause },
-    { key: "Escape", what: "Close the event", run: () => (active.value = 0) },
+    { key: "Escape", what: "Close the event, and leave the list", run: () => leaveList(() => (active.value = 0)) },
   ];
 }

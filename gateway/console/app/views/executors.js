@@ -8,6 +8,7 @@ import { Text } from "../parts/text.js";
 import { client, live, may } from "../state/session.js";
 import { attempt } from "../state/toasts.js";
 import { Cluster } from "./cluster.js";
+import { workOf } from "./runs/filter.js";
 
 const SHOWN = 10;
 
@@ -55,7 +56,7 @@ function Executor({ id, executor: { status, slots, labels, jobs } }) {
 /** @param {{ used: number, slots: number | null }} props */
 function Slots({ used, slots }) {
   if (slots === null) return html`<span class="number">${used}</span> in use; only the limits of the engine and its lanes apply`;
-  return html`<${Use} used=${used} limit=${slots} /> of ${slots}`;
+  return html`<${Use} used=${used} limit=${slots} of />`;
 }
 
 /** @param {{ runs: RunRecord[] }} props */
@@ -63,8 +64,8 @@ function Runs({ runs }) {
   if (runs.length === 0) return html`<span class="faint">nothing</span>`;
   return html`<ul>
     ${runs.slice(0, SHOWN).map(
-      ({ id, job, handle }) => html`<li key=${id}>
-        <${RunLink} id=${id} short /> <${Text} value=${job} /> <span class="faint"><${Text} value=${handle} /></span>
+      (run) => html`<li key=${run.id}>
+        <${RunLink} id=${run.id} short /> <${Text} value=${workOf(run)} /> <span class="faint"><${Text} value=${run.handle} /></span>
       </li>`,
     )}
     ${runs.length > SHOWN && html`<li class="faint">and ${(runs.length - SHOWN).toLocaleString()} more</li>`}

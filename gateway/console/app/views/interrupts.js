@@ -2,6 +2,7 @@
 
 import { html, useSignal } from "../../vendor/ui.js";
 import { Nothing } from "../parts/basic.js";
+import { News } from "../parts/news.js";
 import { useShortcuts } from "../state/keys.js";
 import { live } from "../state/session.js";
 import { useHeld } from "./run/held.js";
@@ -18,7 +19,7 @@ export function Inbox() {
     <div class="title">
       <h1 id="inbox-title">Interrupts</h1>
       <span class="faint number" aria-live="polite">${all.length.toLocaleString()} open</span>
-      ${added > 0 && html`<button onClick=${release}>Show ${added} new</button>`}
+      <${News} count=${added} what="interrupt" show=${release} />
     </div>
     ${all.length === 0 && list.length === 0 && html`<${Nothing}>Nobody waits for an answer.<//>`}
     <div ...${handlers}><${Interrupts} list=${list.slice(0, shown.value)} closed=${closed} linked /></div>

@@ -1,16 +1,19 @@
 /** The overview: what is wrong first, then how much there is, how it moves, who waits, the lanes, and the machines. */
 
-import { html } from "../../vendor/ui.js";
+import { html, useRef, useSignal } from "../../vendor/ui.js";
 import { Chart } from "../parts/chart.js";
+import { News } from "../parts/news.js";
 import { useHeld } from "./run/held.js";
 import { Interrupts, newestFirst } from "./run/interrupts.js";
 import { Lanes } from "./overview/lanes.js";
 import { Machines } from "./overview/machines.js";
-import { Problems } from "./overview/problems.js";
+import { Problems, useProblems } from "./overview/problems.js";
 import { Queues } from "./overview/queues.js";
 import { to } from "../state/address.js";
 import { moment, now, span } from "../state/clock.js";
+import { useKept } from "../state/kept.js";
 import { SECONDS } from "../state/rates.js";
+import { useResting } from "../state/resting.js";
 import { live } from "../state/session.js";
 import { FAILED, written } from "./runs/filter.js";
 import { useWorkers } from "./workers.js";
@@ -19,6 +22,16 @@ const SHOWN_INTERRUPTS = 3;
 
 export function Overview() {
   const workers = useWorkers().value ?? [];
+  const found = useProblems(workers);
+  const lanes = useResting();
+  const asked = useHeld(newestFirst(live.interrupts.value), { also: lanes.resting.value });
+  const holds = asked.resting || lanes.resting.value; // what is above them must not move them
+  const shows = useSignal(0);
+  const problems = useKept(found.map((one) => [one.key, one]), holds, shows.value);
+  const show = () => {
+    asked.release();
+    shows.value += 1;
+  };
   const counts = live.counts.value;
   if (!counts) return null;
   const { engine, runs } = counts;
@@ -26,11 +39,15 @@ export function Overview() {
   const failures = live.rates.failures(now.value);
   const waiting = (runs.suspended ?? 0) + (runs.cancelling ?? 0);
   return html`<section aria-labelledby="overview-title">
-    <div class="title"><h1 id="overview-title">Overview</h1></div>
-    <${Problems} workers=${workers} />
+    <div class="title">
+      <h1 id="overview-title">Overview</h1>
+      <${News} count=${problems.added.length} what="problem" show=${show} />
+      <${News} count=${asked.added} what="interrupt" show=${show} />
+    </div>
+    <${Problems} shown=${problems.shown} />
     <div class="tiles">
       <${Tile} label="executing" value=${engine.executing} of=${engine.max_concurrent} tone="running" query=${{ status: "running" }} />
-      <${Tile} label="queued" value=${engine.queued} tone="queued" query=${{ status: "queued" }} />
+      <${Tile} label=${["queued", ...outsideLanes()].join(", ")} value=${engine.queued} tone="queued" query=${{ status: "queued" }} />
       <${Tile} label="waiting" value=${waiting} tone="suspended" query=${{ status: ["suspended", "cancelling"] }} />
       <${Tile}
         label=${failures.complete ? "failed in the last hour" : `failed since ${moment(failures.since)}`}
@@ -40,23 +57,27 @@ export function Overview() {
       />
       <${Tile} label="open interrupts" value=${open.length} tone="asks" view="interrupts" />
     </div>
-    <${OpenInterrupts} />
-    <${Charts} />
-    <${Queues} />
-    <${Lanes} counts=${counts} />
+    <${OpenInterrupts} asked=${asked} />
+    <${Charts} holds=${holds} />
+    <${Queues} holds=${holds} />
+    <div ...${lanes.handlers}><${Lanes} counts=${counts} holds=${holds} /></div>
     <${Machines} workers=${workers} />
   </section>`;
 }
 
-function OpenInterrupts() {
-  const open = newestFirst(live.interrupts.value);
-  const { list, closed, added, handlers } = useHeld(open);
+/** Of the queued runs, those that are not in the queue of a lane yet. */
+function outsideLanes() {
+  const { delayed, inHandles } = live.survey.value;
+  return [delayed > 0 && `${delayed.toLocaleString()} delayed`, inHandles > 0 && `${inHandles.toLocaleString()} for ${inHandles === 1 ? "its handle" : "their handles"}`].filter(Boolean);
+}
+
+/** @param {{ asked: ReturnType<typeof useHeld> }} props */
+function OpenInterrupts({ asked: { list, closed, handlers } }) {
   if (list.length === 0) return null;
-  const hasMore = added > 0 || list.length > SHOWN_INTERRUPTS;
   return html`<section aria-labelledby="interrupts-title">
     <h2 id="interrupts-title">Open interrupts</h2>
-    <div ...${handlers}><${Interrupts} list=${list.slice(0, SHOWN_INTERRUPTS)} closed=${closed} linked /></div>
-    ${hasMore && html`<p><a href=${to("interrupts")}>All ${open.length.toLocaleString()} open interrupts</a></p>`}
+    <div ...${handlers}><${Interrupts} list=${list.slice(0, SHOWN_INTERRUPTS)} closed=${closed} linked compact /></div>
+    ${list.length > SHOWN_INTERRUPTS && html`<p><a href=${to("interrupts")}>All ${live.interrupts.value.length.toLocaleString()} open interrupts</a></p>`}
   </section>`;
 }
 
@@ -68,10 +89,13 @@ function Tile({ label, value, of, tone, view = "runs", query = {} }) {
   </a>`;
 }
 
-function Charts() {
+/** `holds`: whether the note below the charts stays as it is, because a person is near. @param {{ holds: boolean }} props */
+function Charts({ holds }) {
   live.frame.value;
   const series = live.rates.series(now.value);
-  const unknown = live.rates.unknownUntil(now.value);
+  const noted = useRef(/** @type {number | null} */ (null));
+  if (!holds) noted.current = live.rates.unknownUntil(now.value);
+  const unknown = noted.current;
   const first = Math.min(...[...live.survey.value.waits.values()].map(({ since }) => since)); // the run that waits longest
   const waits = series.map(({ waited }, index) => Math.max(waited, now.value - (series.length - 1 - index) - first));
   const perSecond = (/** @type {number} */ value) => `${value}/s`;

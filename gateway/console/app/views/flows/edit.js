@@ -6,7 +6,7 @@ import { Editor } from "../../parts/editor.js";
 import { Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { onReturn, useReading } from "../../state/reading.js";
-import { client } from "../../state/session.js";
+import { client, limits, limitsInWords, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 import { takeKept, useUnsaved } from "../../state/unsaved.js";
 import { placeOf } from "./places.js";
@@ -17,6 +17,15 @@ import { toYaml } from "./yaml.js";
 
 const PAUSE = 250; // milliseconds without a key before a check
 const FIRST = { start: "first", nodes: { first: { kind: "timer", params: { delay_ms: 1000 } } }, edges: [{ from: "first", to: "" }] };
+
+/** Whether the token may change flows. They belong to no handle, lane or job. */
+export const mayEdit = () => may("operator") && limits.value === null;
+
+/** Why an address with `edit` shows no editor. */
+export function EditRefused() {
+  const why = may("operator") ? `Your token may not change flows: it is limited to ${limitsInWords()}.` : "Only the role operator and above may change flows.";
+  return html`<p><${Text} value=${why} /></p>`;
+}
 
 /** @param {{ name?: string, base?: VersionRow, definition?: any }} props `base` is the version that is edited */
 export function Edit({ name, base, definition = FIRST }) {

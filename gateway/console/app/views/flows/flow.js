@@ -10,7 +10,7 @@ import { go, to } from "../../state/address.js";
 import { useOnce } from "../../state/reading.js";
 import { client, may } from "../../state/session.js";
 import { FlowGraph } from "./drawing.js";
-import { Edit } from "./edit.js";
+import { Edit, EditRefused, mayEdit } from "./edit.js";
 import { onFlowChange } from "./list.js";
 import { outline } from "./outline.js";
 import { Start } from "./start.js";
@@ -23,22 +23,28 @@ export function Flow({ names: [name], query }) {
   const versions = useSignal(/** @type {VersionRow[] | null} */ (null));
   const reads = useSignal(0);
   const problem = useSignal("");
+  const sought = useSignal(""); // the query whose versions were read again, because one was missing
+  const read = () =>
+    client()
+      .flows.versions(name)
+      .then((found) => {
+        versions.value = found.toReversed();
+        reads.value += 1;
+        problem.value = "";
+      })
+      .catch((error) => (problem.value = error.message));
   useEffect(() => {
-    const read = () =>
-      client()
-        .flows.versions(name)
-        .then((found) => {
-          versions.value = found.toReversed();
-          reads.value += 1;
-          problem.value = "";
-        })
-        .catch((error) => (problem.value = error.message));
     read();
     return onFlowChange((changed) => (changed === null || changed === name) && read());
   }, [name]);
   const known = versions.value ?? [];
-  const wanted = Number(query.get("version"));
-  const row = known.find(({ version }) => version === wanted) ?? known.find(({ status }) => status === "published") ?? known[0];
+  const latest = known.find(({ status }) => status === "published") ?? known[0];
+  const row = query.get("version") ? named(known, query.get("version")) : latest;
+  const missing = ["version", "against"].map((name) => query.get(name)).filter((one) => one && !named(known, one));
+  const isMissing = versions.value !== null && missing.length > 0;
+  useEffect(() => {
+    if (isMissing) read().then(() => (sought.value = String(query))); // it can have been published just now
+  }, [isMissing, String(query)]);
   const compared = [row?.version, Number(query.get("against"))];
   const canChange = known.some(({ version, status }) => status === "draft" && compared.includes(version));
   const shown = query.has("edit") ? "edit" : `${row?.id} ${canChange ? reads.value : ""}`;
@@ -49,18 +55,23 @@ export function Flow({ names: [name], query }) {
     </div>
     ${problem.value && html`<p class="error-text" role="alert"><${Text} value=${problem.value} /></p>`}
     ${versions.value !== null && known.length === 0 && html`<${Nothing}>The flow has no version yet.<//>`}
-    ${row &&
+    ${isMissing && sought.value === String(query) &&
+    missing.map((one) => html`<p key=${one} class="error-text" role="alert">The flow has no version <${Text} value=${one} />.</p>`)}
+    ${known.length > 0 &&
     html`<div class="columns flow">
       <section class="card"><h2>Versions</h2><${Versions} name=${name} rows=${known} chosen=${row} /></section>
-      <${Version} key=${`${query} ${shown}`} name=${name} row=${row} rows=${known} query=${query} />
+      ${row && html`<${Version} key=${`${query} ${shown}`} name=${name} row=${row} rows=${known} query=${query} />`}
     </div>`}`;
 }
 
-/** @param {{ name: string, rows: VersionRow[], chosen: VersionRow }} props */
+/** The version of this number. @param {VersionRow[]} rows @param {string | null} number as it is in the address */
+const named = (rows, number) => rows.find(({ version }) => String(version) === number);
+
+/** @param {{ name: string, rows: VersionRow[], chosen?: VersionRow }} props */
 function Versions({ name, rows, chosen }) {
   return html`<ol class="versions">${rows.map(
     ({ id, version, status, created_at }) => html`<li key=${id}>
-      <a href=${to("flows", [name], { version: String(version) })} aria-current=${id === chosen.id ? "true" : undefined}>
+      <a href=${to("flows", [name], { version: String(version) })} aria-current=${id === chosen?.id ? "true" : undefined}>
         <span class="number">version ${version}</span> <span class=${`version-status ${status}`}>${status}</span> <${Moment} at=${created_at} />
       </a>
     </li>`,
@@ -70,12 +81,12 @@ function Versions({ name, rows, chosen }) {
 /** @param {{ name: string, row: VersionRow, rows: VersionRow[], query: URLSearchParams }} props */
 function Version({ name, row, rows, query }) {
   const first = useRef(row.id);
-  const against = rows.find(({ version }) => version === Number(query.get("against")));
+  const against = named(rows, query.get("against"));
   const { value: definitions, error: problem } = useOnce(() => definitionsOf(against ? [row, against] : [row]));
   if (problem) return html`<section class="card"><p class="error-text" role="alert"><${Text} value=${problem.message} /></p></section>`;
   if (definitions === null) return html`<section class="card"><${Nothing}>Loading…<//></section>`;
   const [definition, other] = definitions;
-  if (query.has("edit") && may("operator")) {
+  if (query.has("edit") && mayEdit()) {
     const base = rows.find(({ id }) => id === first.current) ?? row; // another version can be the latest one by now
     return html`<${Edit} name=${name} base=${base} definition=${definition} />`;
   }
@@ -85,8 +96,9 @@ function Version({ name, row, rows, query }) {
         <h2>Version ${row.version}</h2>
         <span class="spread"></span>
         ${rows.length > 1 && html`<${Compare} name=${name} row=${row} rows=${rows} against=${against} />`}
-        ${may("operator") && html`<a class="button" href=${to("flows", [name], { version: String(row.version), edit: "1" })}>Edit</a>`}
+        ${mayEdit() && html`<a class="button" href=${to("flows", [name], { version: String(row.version), edit: "1" })}>Edit</a>`}
       </div>
+      ${query.has("edit") && html`<${EditRefused} />`}
       ${against
         ? html`<${Differences} names=${[`Version ${against.version}`, `Version ${row.version}`]} before=${toYaml(other)} after=${toYaml(definition)} />`
         : html`<${Graph} definition=${definition} />`}
@@ -105,7 +117,7 @@ async function definitionsOf(rows) {
 /** @param {{ name: string, row: VersionRow, rows: VersionRow[], against?: VersionRow }} props */
 function Compare({ name, row, rows, against }) {
   const choose = (/** @type {any} */ event) => go(to("flows", [name], { version: String(row.version), against: event.currentTarget.value }));
-  return html`<label>Compare with
+  return html`<label>Compare with${" "}
     <select value=${against ? String(against.version) : ""} onChange=${choose}>
       <option value="">none</option>
       ${rows.filter(({ id }) => id !== row.id).map(({ id, version, status }) => html`<option key=${id} value=${version}>version ${version}, ${status}</option>`)}

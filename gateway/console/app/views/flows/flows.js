@@ -4,8 +4,7 @@ import { html, useEffect, useMemo } from "../../../vendor/ui.js";
 import { Moment, Nothing } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
-import { may } from "../../state/session.js";
-import { Edit } from "./edit.js";
+import { Edit, EditRefused, mayEdit } from "./edit.js";
 import { FlowList } from "./list.js";
 
 /** @param {{ query: URLSearchParams }} props */
@@ -16,12 +15,13 @@ export function Flows({ query }) {
     return () => list.close();
   }, [list]);
   const rows = list.rows.value;
-  if (query.has("edit") && may("operator")) return html`<div class="title"><h1>Flows</h1></div><${Edit} />`;
+  if (query.has("edit") && mayEdit()) return html`<div class="title"><h1>Flows</h1></div><${Edit} />`;
   return html`<div class="title">
       <h1>Flows</h1><span class="faint number">${list.total.value}</span>
       <span class="spread"></span>
-      ${may("operator") && html`<a class="button primary" href=${to("flows", [], { edit: "1" })}>New flow</a>`}
+      ${mayEdit() && html`<a class="button primary" href=${to("flows", [], { edit: "1" })}>New flow</a>`}
     </div>
+    ${query.has("edit") && html`<${EditRefused} />`}
     ${list.problem.value && html`<p class="error-text" role="alert"><${Text} value=${list.problem.value} /></p>`}
     ${list.total.value === 0 && html`<${Nothing}>There are no flows yet.<//>`}
     ${rows.length > 0 &&

@@ -1,6 +1,5 @@
 /** The parameters of a flow: those that its nodes read, and those that they require. Pure. */
 
-import { parseExact } from "../../../greenroom.js";
 
 /** @typedef {{ name: string, required: boolean, usual: unknown }} Parameter `usual`: the value of the definition */
 

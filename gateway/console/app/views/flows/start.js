@@ -40,7 +40,7 @@ export function Start({ name, version, definition }) {
     const submission = writeExact([version, params, handle]);
     const requestId = requests.idOf(submission);
     sending.value = true;
-    const ticket = await attempt(() => client().flows.start(name, { version, params, handle, requestId }), "started");
+    const ticket = await attempt(() => client().flows.start(name, { version, params, handle, requestId }), "started", (refused) => (problem.value = refused));
     sending.value = false;
     if (ticket) requests.answered(submission);
     if (ticket) go(to("runs", [ticket.id]));
@@ -57,7 +57,7 @@ export function Start({ name, version, definition }) {
     )}
     <label><span>Other parameters</span><textarea name="others" rows="2" placeholder="a JSON object" spellcheck=${false}></textarea></label>
     <label><span>Handle</span><input name="handle" placeholder="its own" /></label>
-    ${problem.value && html`<p class="error-text" role="alert">${problem.value}</p>`}
+    ${problem.value && html`<p class="error-text" role="alert">${visible(problem.value)}</p>`}
     <div class="actions"><button class="primary" disabled=${sending.value}>Start version ${version}</button></div>
   </form>`;
 }

@@ -39,7 +39,7 @@ export function Walk({ run, events }) {
   }, [run.id, rows, drawn, chosen.value]);
   return html`${drawn && html`<${Signals} run=${run} places=${drawn.places} states=${walk.states} />`}
     <section class="card">
-      <h2>Flow <a href=${to("flows", [flow], { version: String(version) })}><${Text} value=${flow} /> ${version}</a></h2>
+      <h2>Flow <a href=${to("flows", [flow], { version: String(version) })}><${Text} value=${flow} />, version ${version}</a></h2>
       ${problem && html`<p class="error-text" role="alert"><${Text} value=${problem.message} /></p>`}
       ${graph}
     </section>

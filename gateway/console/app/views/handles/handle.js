@@ -9,18 +9,22 @@ import { client, limits, limitsInWords, live, may, seesHandle } from "../../stat
 import { attempt } from "../../state/toasts.js";
 import { Actions } from "../run/actions.js";
 import { useHeld } from "../run/held.js";
-import { Interrupts } from "../run/interrupts.js";
+import { Asked } from "../run/interrupts.js";
+import { workOf } from "../runs/filter.js";
 import { PastRuns, usePast } from "../runs/past.js";
 import { Draft } from "./draft.js";
-import { HandleStatus, withOutcome } from "./status.js";
+import { HandleStatus, UNKNOWN, withOutcome } from "./status.js";
 
 /** @typedef {import("../../../greenroom.js").HandleState} HandleState */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
 const SHOWN_WAITING = 50;
 
-/** What a handle is of which the state has nothing. @type {HandleState} */
-const UNKNOWN = { status: "Idle", locked: false, active_run: null, waiting: [], params: null };
+/** @param {string} id of a run */
+function workOfId(id) {
+  const run = live.runs.get(id);
+  return run ? workOf(run) : "";
+}
 
 /** @param {{ names: string[] }} props */
 export function Handle({ names: [name] }) {
@@ -36,7 +40,7 @@ function Seen({ name }) {
 
   const handle = live.handle(name) ?? UNKNOWN;
   const active = handle.active_run ? live.runs.get(handle.active_run) : undefined;
-  const asked = useHeld(live.interrupts.value.filter(([, { run }]) => live.runs.get(run)?.handle === name));
+  const asked = useHeld(live.interrupts.value.filter(([, { run }]) => live.runs.get(run)?.handle === name), { appends: true });
   const waiting = handle.waiting.slice(0, SHOWN_WAITING);
   return html`<article>
     <div class="title">
@@ -46,14 +50,13 @@ function Seen({ name }) {
       <span class="spread"></span>
       <${Controls} name=${name} handle=${handle} active=${active} />
     </div>
-    ${asked.list.length > 0 &&
-    html`<section aria-label="Interrupts" ...${asked.handlers}><${Interrupts} list=${asked.list} closed=${asked.closed} linked /></section>`}
+    <${Asked} asked=${asked} linked />
     <div class="columns">
       <div>
         <section class="card active-run" aria-labelledby="active-title">
           <h2 id="active-title">Active run</h2>
           ${active
-            ? html`<p><${RunLink} id=${active.id} short /> <${Text} value=${active.job} /> <${Status} status=${active.status} />${" "}
+            ? html`<p><${RunLink} id=${active.id} short /> <${Text} value=${workOf(active)} /> <${Status} status=${active.status} />${" "}
                   <${Elapsed} from=${active.started_at ?? active.created_at} /></p>
                 <p><${Progress} run=${active} /></p>
                 <${Actions} run=${active} />`
@@ -64,7 +67,7 @@ function Seen({ name }) {
           ${handle.waiting.length === 0 &&
           html`<${Nothing}>${whole() ? "No run waits for the handle." : "No run that your token may see waits for the handle."}<//>`}
           <ol class="waiting">
-            ${waiting.map((id) => html`<li key=${id}><${RunLink} id=${id} short /> <${Text} value=${live.runs.get(id)?.job ?? ""} /></li>`)}
+            ${waiting.map((id) => html`<li key=${id}><${RunLink} id=${id} short /> <${Text} value=${workOfId(id)} /></li>`)}
           </ol>
           ${handle.waiting.length > SHOWN_WAITING && html`<p class="faint">and ${handle.waiting.length - SHOWN_WAITING} more</p>`}
         </section>

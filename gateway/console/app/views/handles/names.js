@@ -19,9 +19,15 @@ export class Names {
   /** The row of a name, or -1. @param {string} name */
   indexOf = (name) => this.#rows.get(name) ?? -1;
 
-  /** @param {Iterable<string>} names */
+  /** The first row whose name comes after this one. @param {string} name */
+  below = (name) => {
+    const row = this.#names.findIndex((one) => one > name);
+    return row < 0 ? this.#names.length : row;
+  };
+
+  /** @param {Iterable<string>} names some can be there twice */
   update(names) {
-    const found = [...names];
+    const found = [...new Set(names)];
     if (found.length === this.#names.length && found.every((name) => this.#rows.has(name))) return;
     this.#names = found.sort();
     this.#rows = new Map(found.map((name, index) => [name, index]));

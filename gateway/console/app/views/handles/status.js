@@ -9,6 +9,9 @@ import { Icon } from "../../parts/icon.js";
 
 export const STATUSES = ["Idle", "Queued", "Running", "Done", "Failed", "Cancelled"];
 
+/** What a handle is of which the state has nothing. @type {HandleState} */
+export const UNKNOWN = { status: "Idle", locked: false, active_run: null, waiting: [], params: null };
+
 const LOOKS = /** @type {const} */ ({
   Idle: ["queued", "minus"],
   Queued: ["queued", "circle"],

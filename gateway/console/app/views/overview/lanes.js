@@ -4,18 +4,20 @@ import { html } from "../../../vendor/ui.js";
 import { FilterLink } from "../../parts/basic.js";
 import { Limit, Use } from "../../parts/limit.js";
 import { Text } from "../../parts/text.js";
+import { useKept } from "../../state/kept.js";
 import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 
 /** @typedef {import("../../../greenroom.js").Counts} Counts */
 /** @typedef {import("../../../greenroom.js").LaneCounts} LaneCounts */
 
-/** @param {{ counts: Counts }} props */
-export function Lanes({ counts }) {
+/** `holds`: whether the lanes stay in place, because a person is at them. @param {{ counts: Counts, holds: boolean }} props */
+export function Lanes({ counts, holds }) {
   const { max_concurrent: most, executing } = counts.engine;
   const { delayed, inHandles } = live.survey.value;
   const queued = Object.values(counts.lanes).reduce((sum, lane) => sum + lane.queued, 0);
   const lanes = Object.entries(counts.lanes).sort(([one], [other]) => Number(other === "main") - Number(one === "main") || one.localeCompare(other));
+  const { shown, added } = useKept(lanes, holds);
   return html`<section aria-labelledby="lanes-title">
     <h2 id="lanes-title">Lanes</h2>
     <div class="lanes card" role="table" aria-labelledby="lanes-title">
@@ -29,11 +31,13 @@ export function Lanes({ counts }) {
       <div class="lane all" role="row">
         <strong role="cell">all lanes</strong>
         <span role="cell"><${Use} used=${executing} limit=${most} /></span>
-        <span role="cell" class="number">${queued.toLocaleString()}</span>
-        <span role="cell"><${Limit} label="the global limit" value=${most} set=${(/** @type {number} */ limit) => client().setMaxConcurrent(limit)} /></span>
+        <span role="cell" class="number" data-label="queued">${queued.toLocaleString()}</span>
+        <span role="cell" data-label="limit"><${Limit} label="the global limit" value=${most} set=${(/** @type {number} */ limit) => client().setMaxConcurrent(limit)} /></span>
         <span role="cell"></span>
       </div>
-      ${lanes.map(([name, lane]) => html`<${Lane} key=${name} name=${name} lane=${lane} most=${most} />`)}
+      ${[...shown.map(({ key, value }) => /** @type {const} */ ([key, value])), ...added].map(
+        ([name, lane]) => html`<${Lane} key=${name} name=${name} lane=${lane} most=${most} />`,
+      )}
       ${delayed > 0 && html`<${Outside} label="delayed until their time" count=${delayed} />`}
       ${inHandles > 0 && html`<${Outside} label="waiting for their handles" count=${inHandles} />`}
     </div>
@@ -45,7 +49,7 @@ function Outside({ label, count }) {
   return html`<div class="lane" role="row">
     <span role="cell" class="faint">${label}</span>
     <span role="cell"></span>
-    <span role="cell" class="number">${count.toLocaleString()}</span>
+    <span role="cell" class="number" data-label="queued">${count.toLocaleString()}</span>
     <span role="cell"></span>
     <span role="cell"></span>
   </div>`;
@@ -58,8 +62,8 @@ function Lane({ name, lane, most }) {
   return html`<div class="lane" role="row">
     <span role="cell"><${FilterLink} query=${{ lane: name }} value=${name} />${paused && html` <span class="tag">paused</span>`}</span>
     <span role="cell"><${Use} used=${executing} limit=${limit ?? most} /></span>
-    <span role="cell" class="number">${queued.toLocaleString()}</span>
-    <span role="cell">
+    <span role="cell" class="number" data-label="queued">${queued.toLocaleString()}</span>
+    <span role="cell" data-label="limit">
       ${limit === null
         ? html`<span class="faint">as all lanes</span>`
         : html`<${Limit} label=${`the limit of lane ${name}`} value=${limit} set=${(/** @type {number} */ next) => client().setConcurrency(name, next)} />`}

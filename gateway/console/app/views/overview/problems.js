@@ -1,13 +1,14 @@
 /** What is wrong, and where to look: shown before everything else, and absent if there is nothing. */
 
 import { html } from "../../../vendor/ui.js";
-import { Moment, RunLink } from "../../parts/basic.js";
+import { Moment } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
 import { now, span } from "../../state/clock.js";
 import { outage } from "../../state/outage.js";
 import { useReading } from "../../state/reading.js";
 import { client, limits, live, may } from "../../state/session.js";
+import { NamedRun, NamedRuns, TextWithRuns } from "../runs/name.js";
 
 const SHOWN = 5;
 const LONG_WAIT = 60;
@@ -17,13 +18,24 @@ const NO_WEBHOOKS = { dead: 0, failing: 0 };
 /** @typedef {import("../../../greenroom.js").WorkerState} WorkerState */
 /** @typedef {{ key: string, tone: "bad" | "note", text: any }} Problem */
 
-/** @param {{ workers: readonly WorkerState[] }} props */
-export function Problems({ workers }) {
+/** @param {readonly WorkerState[]} workers */
+export function useProblems(workers) {
   const webhooks = useReading(readWebhooks, ["webhook_changed"]);
-  const found = [...ofConnections(workers), ...ofBodies(), ...ofWebhooks(webhooks.value ?? NO_WEBHOOKS, webhooks.at), ...ofLimits(), ...ofWaits()];
-  if (found.length === 0) return null;
+  return [
+    ...ofConnections(workers),
+    ...ofBodies(),
+    ...ofSchedules(),
+    ...ofWebhooks(webhooks.value ?? NO_WEBHOOKS, webhooks.at),
+    ...ofLimits(),
+    ...ofWaits(),
+  ].sort((one, other) => Number(other.tone === "bad") - Number(one.tone === "bad"));
+}
+
+/** `gone`: those that are over, and stay because a person is near. @param {{ shown: { value: Problem, gone: boolean }[] }} props */
+export function Problems({ shown }) {
+  if (shown.length === 0) return null;
   return html`<ul class="problems" aria-label="Problems">
-    ${found.map(({ key, tone, text }) => html`<li key=${key} class=${tone}>${text}</li>`)}
+    ${shown.map(({ value: { key, tone, text }, gone }) => html`<li key=${key} class="${tone} ${gone ? "gone" : ""}">${text}</li>`)}
   </ul>`;
 }
 
@@ -52,13 +64,36 @@ function ofConnections(workers) {
 function ofBodies() {
   /** @type {Problem[]} */
   const found = [];
-  const stuck = live.survey.value.stuck.filter(isStuck);
+  const { abandoned, detached } = live.survey.value;
+  const stuck = abandoned.filter(({ id, handle }) => live.handle(handle)?.active_run === id); // until the handle is released
   if (stuck.length > 0) {
     const subject = stuck.length === 1 ? "A body" : `${stuck.length} bodies`;
-    found.push({ key: "stuck", tone: "bad", text: html`${subject} did not end when told to: <${Links} runs=${stuck.map(({ id }) => id)} />` });
+    found.push({ key: "stuck", tone: "bad", text: html`${subject} did not end when told to: <${NamedRuns} runs=${stuck} most=${SHOWN} />` });
   }
   for (const { run, text } of live.rates.blockedLately(now.value)) {
-    found.push({ key: `loop ${run}`, tone: "bad", text: html`Run <${RunLink} id=${run} short /> <${Text} value=${text} />.` });
+    found.push({ key: `loop ${run}`, tone: "bad", text: html`Run <${NamedRun} run=${run} /> <${Text} value=${text} />.` });
+  }
+  if (detached.length > 0) {
+    const subject = detached.length === 1 ? "A body executes" : `${detached.length} bodies execute`;
+    const text = html`${subject} without a slot since the lanes were reset: <${NamedRuns} runs=${detached} most=${SHOWN} />`;
+    found.push({ key: "detached", tone: "note", text });
+  }
+  return found;
+}
+
+/** Those whose last firing was refused, until they fire again or are paused. @returns {Problem[]} */
+function ofSchedules() {
+  const refused = live.schedules.value.map(([, one]) => one).filter(({ paused, last_fired, last_run }) => !paused && last_fired !== null && last_run === null);
+  /** @type {Problem[]} */
+  const found = refused.slice(0, SHOWN).map(({ name, last_fired, last_error }) => ({
+    key: `schedule ${name}`,
+    tone: "bad",
+    text: html`Schedule <a href=${to("schedules", [name])}><${Text} value=${name} /></a> was refused at <${Moment} at=${last_fired} />:${" "}
+      <${TextWithRuns} value=${last_error ?? ""} />`,
+  }));
+  if (refused.length > SHOWN) {
+    const text = html`<a href=${to("schedules")}>${refused.length - SHOWN} more schedules</a> were refused.`;
+    found.push({ key: "schedules", tone: "bad", text });
   }
   return found;
 }
@@ -92,7 +127,7 @@ function ofLimits() {
   const found = [];
   const counts = live.counts.value;
   if (counts?.engine.draining) {
-    found.push({ key: "draining", tone: "note", text: "The engine is draining: it accepts no new runs." });
+    found.push({ key: "draining", tone: "note", text: "The engine is draining: it accepts no new runs, and queued runs do not start until it is resumed." });
   }
   if (counts?.engine.max_concurrent === 0) {
     found.push({ key: "paused", tone: "note", text: "The global limit is 0: no run starts." });
@@ -112,22 +147,8 @@ function ofWaits() {
   for (const [lane, { run, since }] of live.survey.value.waits) {
     const waited = now.value - since;
     if (waited < LONG_WAIT) continue;
-    const text = html`Run <${RunLink} id=${run.id} short /> has waited ${span(waited)} in lane <${Text} value=${lane} />.`;
+    const text = html`Run <${NamedRun} run=${run} /> has waited ${span(waited)} in lane <${Text} value=${lane} />.`;
     found.push({ key: `wait ${lane}`, tone: "note", text });
   }
   return found;
-}
-
-/**
- * Whether a body executes without a slot: after a reset, or as the abandoned body of a run that has ended.
- * @param {import("../../../greenroom.js").RunRecord} run
- */
-function isStuck({ id, handle, detached, reason }) {
-  return detached || (reason === "abandoned" && live.handle(handle)?.active_run === id);
-}
-
-/** @param {{ runs: string[] }} props */
-function Links({ runs }) {
-  const more = runs.length > SHOWN ? ` and ${runs.length - SHOWN} more` : "";
-  return html`${runs.slice(0, SHOWN).map((id) => html`<${RunLink} key=${id} id=${id} short />${" "}`)}${more}`;
 }

@@ -10,8 +10,21 @@ import { Text } from "../../parts/text.js";
 const PAGE = 200;
 const COMMON = new Set(["seq", "at", "type", "by", "run", "handle", "lane"]);
 
+/**
+ * All events of a run, folded at first. What is folded is not rendered, because a run can have many events per second.
+ * @param {{ story: import("./story.js").Story }} props
+ */
+export function AllEvents({ story }) {
+  const open = useSignal(false);
+  const events = story.events.value;
+  return html`<details class="card" onToggle=${(/** @type {any} */ event) => (open.value = event.currentTarget.open)}>
+    <summary><h2>Events</h2> <span class="faint number">${events.length}</span></summary>
+    ${open.value && html`<${FilteredEvents} events=${events} /><${Earlier} story=${story} />`}
+  </details>`;
+}
+
 /** The events, of which a person can choose some types. @param {{ events: readonly GreenroomEvent[] }} props */
-export function FilteredEvents({ events }) {
+function FilteredEvents({ events }) {
   const chosen = useSignal(/** @type {string[]} */ ([]));
   const types = [...new Set(events.map(({ type }) => type))].sort();
   const shown = chosen.value.length > 0 ? events.filter(({ type }) => chosen.value.includes(type)) : events;
@@ -30,14 +43,14 @@ export function Earlier({ story }) {
   return story.hasEarlier.value && html`<button class="quiet" onClick=${() => story.earlier()}>Read earlier events</button>`;
 }
 
-/** @param {{ events: readonly GreenroomEvent[] }} props */
-export function Events({ events }) {
+/** `row`: the component that shows one. @param {{ events: readonly GreenroomEvent[], row?: any }} props */
+export function Events({ events, row: Row = Event }) {
   const shown = useSignal(PAGE);
   const first = Math.max(0, events.length - shown.value);
   return html`<ol class="events">
-      ${events.slice(first).reverse().map((event) => html`<${Event} key=${event.seq} event=${event} />`)}
+      ${events.slice(first).reverse().map((event) => html`<${Row} key=${event.seq} event=${event} />`)}
     </ol>
-    ${first > 0 && html`<button class="quiet" onClick=${() => (shown.value += 5 * PAGE)}>${first} earlier events</button>`}`;
+    ${first > 0 && html`<button class="quiet" onClick=${() => (shown.value += 5 * PAGE)}>${first} earlier ones</button>`}`;
 }
 
 /** @param {{ event: GreenroomEvent }} props */

@@ -1,18 +1,20 @@
 /** The open interrupts of a run, and how a person answers one: approve, deny, or any JSON. */
 
 import { parseExact } from "../../../greenroom.js";
-import { html, useRef, useSignal } from "../../../vendor/ui.js";
-import { Elapsed, HandleLink, RunLink } from "../../parts/basic.js";
+import { html, useLayoutEffect, useRef, useSignal } from "../../../vendor/ui.js";
+import { Elapsed, HandleLink, Moment, RunLink } from "../../parts/basic.js";
+import { brief } from "../../parts/brief.js";
 import { Json } from "../../parts/json.js";
 import { Text, visible } from "../../parts/text.js";
 import { now, span } from "../../state/clock.js";
 import { client, live, may } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
-import { flowOf } from "../runs/filter.js";
+import { flowOf, workOf } from "../runs/filter.js";
 
 /** @typedef {import("../../../greenroom.js").InterruptState} InterruptState */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
+const NUMBER = /^\d+$/; // a key that nobody has chosen
 const MOST_CHOICES = 20;
 const MOST_SHOWN = 100; // characters of an answer in the message about it
 
@@ -20,19 +22,35 @@ const MOST_SHOWN = 100; // characters of an answer in the message about it
 export const newestFirst = (list) => list.toSorted(([, one], [, other]) => other.opened_at - one.opened_at);
 
 /** @typedef {import("../../../greenroom.js").InterruptClosed} InterruptClosed */
-/** @typedef {{ list: [string, InterruptState][], closed: Map<string, InterruptClosed | null>, linked?: boolean }} Listed */
+/** @typedef {{ list: [string, InterruptState][], closed: Map<string, InterruptClosed | null>, linked?: boolean, compact?: boolean }} Listed */
 
-/** `closed`: those of the list that are not open any more. @param {Listed} props */
-export function Interrupts({ list, closed, linked = false }) {
+/**
+ * The interrupts of a run or of a handle. While a person is at them, new ones appear below the others.
+ * @param {{ asked: ReturnType<typeof import("./held.js").useHeld>, linked?: boolean }} props
+ */
+export function Asked({ asked: { list, closed, added, handlers }, linked = false }) {
+  if (list.length === 0) return null;
+  return html`<section aria-label="Interrupts" ...${handlers}>
+    <p class="hidden" role="status">${added > 0 && `${added} new ${added === 1 ? "interrupt" : "interrupts"}`}</p>
+    <${Interrupts} list=${list} closed=${closed} linked=${linked} />
+  </section>`;
+}
+
+/** `closed`: those of the list that are not open any more; `compact`: with their data folded. @param {Listed} props */
+export function Interrupts({ list, closed, linked = false, compact = false }) {
   return list.map(
     ([id, interrupt]) =>
-      html`<${Interrupt} key=${id} id=${id} interrupt=${interrupt} linked=${linked} isOpen=${!closed.has(id)} end=${closed.get(id)} />`,
+      html`<${Interrupt} key=${id} id=${id} interrupt=${interrupt} linked=${linked} compact=${compact} isOpen=${!closed.has(id)} end=${closed.get(id)} />`,
   );
 }
 
-/** @param {{ id: string, interrupt: InterruptState, linked: boolean, isOpen: boolean, end?: InterruptClosed | null }} props */
-function Interrupt({ id, interrupt, linked, isOpen, end }) {
+/** @param {{ id: string, interrupt: InterruptState, linked: boolean, compact: boolean, isOpen: boolean, end?: InterruptClosed | null }} props */
+function Interrupt({ id, interrupt, linked, compact, isOpen, end }) {
   const card = useRef(/** @type {HTMLElement | null} */ (null));
+  const height = useRef(0);
+  useLayoutEffect(() => {
+    if (isOpen) height.current = card.current?.getBoundingClientRect().height ?? 0; // a closed card is not lower, and moves nothing
+  });
   const text = useSignal("");
   const problem = useSignal("");
   const sending = useSignal(false);
@@ -55,19 +73,24 @@ function Interrupt({ id, interrupt, linked, isOpen, end }) {
   const run = live.runs.get(interrupt.run);
   const { question, choices, more, node } = formOf(data, run);
   const off = sending.value || !isOpen;
-  return html`<article ref=${card} class="interrupt card ${isOpen ? "" : "closed"}" aria-label=${isOpen ? "Open interrupt" : "Closed interrupt"} tabindex=${linked ? -1 : undefined}>
+  return html`<article ref=${card} class="interrupt card ${isOpen ? "" : "closed"} ${compact ? "compact" : ""}" aria-label=${isOpen ? "Open interrupt" : "Closed interrupt"} tabindex=${linked ? -1 : undefined} style=${isOpen ? undefined : { minHeight: `${height.current}px` }}>
     <p class="interrupt-head">
       <strong>${isOpen ? `Waits for an ${node ? "approval" : "answer"}` : "Closed"}</strong>
       ${node
         ? html`<span>flow <strong><${Text} value=${flowOf(/** @type {any} */ (run))} /></strong>, node <strong><${Text} value=${node} /></strong></span>`
-        : html`<span class="tag"><${Text} value=${key} /></span>`}
+        : !(compact && NUMBER.test(key)) && html`<span class="tag"><${Text} value=${key} /></span>`}
       ${linked && html`<${RunLink} id=${interrupt.run} short />`}
-      ${linked && run && html`<span><${Text} value=${run.job} /> of <${HandleLink} name=${run.handle} /></span>`}
-      <span class="faint">since <${Elapsed} from=${opened_at} /></span>
-      ${deadline !== null && html`<span class="faint">denied in ${span(deadline - now.value)}</span>`}
+      ${linked && run && html`<span>${!node && html`<${Text} value=${workOf(run)} />`} of <${HandleLink} name=${run.handle} /></span>`}
+      ${isOpen
+        ? html`<span class="faint">since <${Elapsed} from=${opened_at} /></span>
+            ${deadline !== null && html`<span class="faint">denied in ${span(deadline - now.value)}</span>`}`
+        : html`<span class="faint">opened at <${Moment} at=${opened_at} /></span>`}
     </p>
     ${question && html`<p class="question"><${Text} value=${question} lines /></p>`}
-    ${node ? html`<details><summary class="faint">Its input and parameters</summary><${Json} value=${data} /></details>` : html`<${Json} value=${data} />`}
+    ${!question && compact && html`<p class="question mono"><${Text} value=${brief(data, MOST_SHOWN)} /></p>`}
+    ${node || compact
+      ? html`<details><summary class="faint">${node ? "Its input and parameters" : "Its data"}</summary><${Json} value=${data} /></details>`
+      : html`<${Json} value=${data} />`}
     <div class="answering">
       ${!isOpen && html`<p class="outcome" role="status"><${Text} value=${told(end)} /></p>`}
       ${may("operator") &&
@@ -97,8 +120,13 @@ function told(end) {
   if (end.outcome !== "answered") return end.outcome.replace("_", " ");
   const answer = /** @type {any} */ (end.answer);
   const kinds = { true: "Approved", false: "Denied" };
-  return `${kinds[/** @type {"true" | "false"} */ (String(answer?.approved))] ?? "Answered"} by ${end.by}`;
+  const kind = kinds[/** @type {"true" | "false"} */ (String(answer?.approved))];
+  const what = kind ? answer.choice : answer;
+  return [kind ?? "Answered", what !== undefined && written(what), `by ${end.by}`].filter(Boolean).join(" ");
 }
+
+/** An answer in one line. @param {unknown} answer */
+const written = (answer) => (typeof answer === "string" ? `“${answer.slice(0, MOST_SHOWN)}”` : brief(answer, MOST_SHOWN));
 
 /**
  * What the data of an interrupt says about its form: a text `question`, and `choices`, a list of texts. Those of a flow's

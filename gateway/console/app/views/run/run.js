@@ -11,11 +11,12 @@ import { useSubject } from "../../state/title.js";
 import { flowOf } from "../runs/filter.js";
 import { PastRuns, usePast } from "../runs/past.js";
 import { Actions, Message } from "./actions.js";
-import { Earlier, Events, FilteredEvents } from "./events.js";
+import { AllEvents, Earlier } from "./events.js";
 import { Files } from "./files.js";
 import { useHeld } from "./held.js";
-import { Interrupts } from "./interrupts.js";
+import { Asked } from "./interrupts.js";
 import { Log } from "./log.js";
+import { Messages, isSent } from "./messages.js";
 import { useRecord } from "./record.js";
 import { Story } from "./story.js";
 import { Timeline } from "./timeline.js";
@@ -35,7 +36,7 @@ export function Run({ names: [id] }) {
   const past = usePast({ parent: id });
   live.frame.value; // renders again after each change
   const { run, problem } = useRecord(id);
-  const asked = useHeld(live.interrupts.value.filter(([, interrupt]) => interrupt.run === id));
+  const asked = useHeld(live.interrupts.value.filter(([, interrupt]) => interrupt.run === id), { appends: true });
   useSubject(run ? `${flowOf(run) ?? run.job} · ${run.handle} · ${run.status.replace("_", " ")}` : "");
   useEffect(() => {
     if (run && run.id !== id) go(to("runs", [run.id]), { replace: true }); // the address names the handle
@@ -47,7 +48,6 @@ export function Run({ names: [id] }) {
 
   const events = story.events.value;
   const children = past.shown();
-  const messages = events.filter((event) => event.type === "run_message" || event.type === "run_signal");
   return html`<article class="run">
     <div class="title">
       <h1><${Text} value=${flowOf(run) ?? run.job} /> <small class="faint">of</small> <${HandleLink} name=${run.handle} /></h1>
@@ -56,17 +56,16 @@ export function Run({ names: [id] }) {
       <${Actions} run=${run} />
     </div>
     ${problem && html`<p class="error-text" role="alert">This can be out of date: <${Text} value=${problem} /></p>`}
-    ${asked.list.length > 0 &&
-    html`<section aria-label="Interrupts" ...${asked.handlers}><${Interrupts} list=${asked.list} closed=${asked.closed} /></section>`}
-    <${Waits} run=${run} />
+    <${Asked} asked=${asked} />
+    <${Waits} run=${run} events=${events} />
     ${run.error && html`<section class="card failed-card"><h2>Error</h2><${LongText} value=${run.error} mono /></section>`}
     ${run.progress && html`<section class="card"><h2>Progress</h2><${Progress} run=${run} /><${Stats} progress=${run.progress} /></section>`}
     <div class="columns">
-      <section class="card"><h2>About</h2><${About} run=${run} by=${story.by.value} /></section>
+      <section class="card"><h2>About</h2><${About} run=${run} by=${story.first.value[0]?.by ?? ""} /></section>
       <section class="card">
         <h2>Time line</h2>
         <${Earlier} story=${story} />
-        <${Timeline} run=${run} events=${events} called=${children} />
+        <${Timeline} run=${run} events=${events} first=${story.first.value} called=${children} />
         ${story.problem.value && html`<p class="error-text"><${Text} value=${story.problem.value} /></p>`}
       </section>
     </div>
@@ -83,17 +82,13 @@ export function Run({ names: [id] }) {
     </div>
     <${Files} key=${id} id=${id} />
     <section class="card"><h2>Log</h2><${Earlier} story=${story} /><${Log} id=${id} events=${events} /></section>
-    ${(messages.length > 0 || run.interactive) &&
+    ${(run.interactive || events.some(isSent)) &&
     html`<section class="card">
       <h2>Messages</h2>
       <${Message} run=${run} />
-      <${Events} events=${messages} />
+      <${Messages} events=${events} />
     </section>`}
-    <details class="card">
-      <summary><h2>Events</h2> <span class="faint number">${events.length}</span></summary>
-      <${FilteredEvents} events=${events} />
-      <${Earlier} story=${story} />
-    </details>
+    <${AllEvents} story=${story} />
   </article>`;
 }
 
@@ -113,11 +108,12 @@ const FLAGS = {
 
 /** `by`: who submitted it; empty while that is not read. @param {{ run: RunRecord, by: string }} props */
 function About({ run, by }) {
+  const flow = flowOf(run);
   const flags = Object.entries(FLAGS).filter(([name]) => /** @type {any} */ (run)[name]);
   /** @type {[string, any][]} */
   const lines = [
     ["Run", html`<${RunLink} id=${run.id} />`],
-    ["Job", html`<${Text} value=${run.job} />`],
+    ["Job", flow === null ? html`<${Text} value=${run.job} />` : html`flow <a href=${to("flows", [flow])}><${Text} value=${flow} /></a>`],
     ["Submitted by", by && html`<${Text} value=${by} />`],
     ["Handle", html`<${HandleLink} name=${run.handle} />`],
     ["Lane", html`<${FilterLink} query=${{ lane: run.lane }} value=${run.lane} />`],

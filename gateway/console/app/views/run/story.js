@@ -10,6 +10,7 @@ import { client } from "../../state/session.js";
 /** @typedef {import("../../../greenroom.js").GreenroomEvent} GreenroomEvent */
 
 const PAGE = 500;
+const FIRST = 20; // events of the begin, which tell how a run with a long history started
 const MOST = 20_000; // of those that arrive live; the latest ones are kept
 
 export class Story {
@@ -17,8 +18,8 @@ export class Story {
   events = signal([]);
   /** Whether the store has events before these. */
   hasEarlier = signal(false);
-  /** Who submitted the run; empty until its first event is read. */
-  by = signal("");
+  /** The first events, which `events` can lack; none until they are read. @type {import("../../../vendor/ui.js").Signal<GreenroomEvent[]>} */
+  first = signal([]);
   /** Why the history could not be read. */
   problem = signal("");
 
@@ -77,8 +78,7 @@ export class Story {
     this.#isRead = true;
     this.#add(found);
     this.hasEarlier.value = found.length === PAGE;
-    const [first] = (await this.#ask({ limit: 1 })) ?? [];
-    this.by.value = first?.by ?? "";
+    this.first.value = (this.hasEarlier.peek() ? await this.#ask({ limit: FIRST }) : found.slice(0, FIRST)) ?? [];
   }
 
   /** @param {import("../../../greenroom.js").HistoryOptions} options */

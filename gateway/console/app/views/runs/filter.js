@@ -12,6 +12,7 @@ export const PENDING = ["queued", "running", "suspended", "cancelling"];
 export const ENDED = ["succeeded", "failed", "cancelled", "timed_out", "rejected"];
 export const STATUSES = [...PENDING, ...ENDED];
 
+export const CANCELLABLE = ["queued", "running", "suspended"];
 export const FAILED = ["failed", "timed_out", "rejected"];
 
 const NAMES = ["status", "job", "flow", "handle", "lane", "parent", "tag", "since", "until", "text"];
@@ -50,14 +51,35 @@ export function filterOf(query) {
   };
 }
 
+const RUN_ID = /^[0-9a-f]{32}$/;
+const END_OF_ID = /^(?:…|\.\.\.)\s*([0-9a-f]+)$/;
+
+/**
+ * What a person searches for: a run by its id, or by the end of it, copied as the console shows it (`…4a022983`), if that
+ * is the end of one known id; else the runs that contain a text.
+ * @param {string} written
+ * @param {ReadonlyMap<string, RunRecord>} runs
+ * @returns {{ run?: string, text: string }}
+ */
+export function sought(written, runs) {
+  const text = written.trim();
+  if (RUN_ID.test(text) || runs.has(text)) return { run: text, text };
+  const end = END_OF_ID.exec(text)?.[1];
+  if (end === undefined) return { text };
+  const [run, other] = [...runs.keys()].filter((id) => id.endsWith(end));
+  return { run: other === undefined ? run : undefined, text: end };
+}
+
 /** @param {URLSearchParams} query */
 function problemsOf(query) {
   const names = [...query.keys()].filter((name) => !NAMES.includes(name));
   const statuses = query.getAll("status").filter((one) => !STATUSES.includes(one));
+  const tags = query.getAll("tag").filter((one) => one.indexOf("=") < 1);
   const times = ["since", "until"].filter((name) => query.get(name) && seconds(query.get(name) ?? "") === null);
   return [
     ...names.map((name) => `${name} is not a filter`),
     ...statuses.map((one) => `${one} is not a status`),
+    ...tags.map((one) => `${one} is not a tag with its value: write tag=name=value, such as tag=user=alice`),
     ...times.map((name) => `${name} is not a time: ${query.get(name)}`),
   ];
 }
@@ -68,10 +90,13 @@ function pair(text) {
   return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
 }
 
+/** The largest time of a `Date` in milliseconds, without a day for the time zone. */
+const LATEST = 8.64e15 - 86_400_000;
+
 /** A time in Unix seconds or as ISO 8601; one without a zone is local. Null if it is no time. @param {string} text */
 export function seconds(text) {
   const at = /^-?\d+(\.\d+)?$/.test(text) ? Number(text) * 1000 : Date.parse(text);
-  return Number.isNaN(at) ? null : at / 1000;
+  return Math.abs(at) <= LATEST ? at / 1000 : null;
 }
 
 /** A time for an address: the same for readers in all time zones. @param {number} at Unix seconds */
@@ -104,6 +129,12 @@ export function flowOf(run) {
   return run.job === "flow" && typeof params?.flow === "string" ? params.flow : null;
 }
 
+/** What a run executes, where there is one text for it: `flow order`, or the name of its job. @param {RunRecord} run */
+export function workOf(run) {
+  const flow = flowOf(run);
+  return flow === null ? run.job : `flow ${flow}`;
+}
+
 /** @param {RunRecord} run @param {string} text in lower case */
 function contains(run, text) {
   for (const name of /** @type {const} */ (["id", "job", "handle", "lane", "key", "reason", "error"])) {
@@ -117,10 +148,19 @@ function contains(run, text) {
  * The options of `listRuns` for the ended runs of this filter; null if it has none. Only the caller knows `text`.
  * @param {RunFilter} filter
  */
-export function endedOptions(filter) {
-  const wanted = ENDED.filter((status) => filter.status.size === 0 || filter.status.has(status));
+export const endedOptions = (filter) => optionsOf(filter, ENDED);
+
+/**
+ * The same for the runs with one of these statuses.
+ * @param {RunFilter} filter
+ * @param {string[]} statuses
+ */
+export function optionsOf(filter, statuses) {
+  const wanted = statuses.filter((status) => filter.status.size === 0 || filter.status.has(status));
   if (wanted.length === 0 || filter.problems.length > 0) return null;
   const { job, flow, handle, lane, parent, since, until } = filter;
+  const tags = Object.fromEntries(filter.tags);
+  if (filter.tags.some(([name, value]) => tags[name] !== value)) return null; // a run has one value for a name
   return {
     status: /** @type {RunStatus[]} */ (wanted),
     ...(job && { job }),
@@ -130,12 +170,12 @@ export function endedOptions(filter) {
     ...(parent && { parent }),
     ...(since !== null && { since }),
     ...(until !== null && { until }),
-    ...(filter.tags.length > 0 && { tags: Object.fromEntries(filter.tags) }),
+    ...(filter.tags.length > 0 && { tags }),
   };
 }
 
 /** Whether an action makes sense for a run. @param {RunRecord} run */
-export const canCancel = (run) => ["queued", "running", "suspended"].includes(run.status);
+export const canCancel = (run) => CANCELLABLE.includes(run.status);
 export const canRerun = hasEnded;
 /** @param {RunRecord} run */
 export const canRetry = (run) => FAILED.includes(run.status);

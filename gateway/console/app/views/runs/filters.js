@@ -3,6 +3,7 @@
 import { html } from "../../../vendor/ui.js";
 import { FilterForm } from "../../parts/filterform.js";
 import { Icon } from "../../parts/icon.js";
+import { Menu } from "../../parts/menu.js";
 import { InvisibleLetters, visible } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
 import { now } from "../../state/clock.js";
@@ -44,16 +45,13 @@ export function Filters({ query }) {
         (name) => html`<${Field} key=${name} name=${name} label=${name} query=${query} set=${set} />`,
       )}
       <${Field} name="tag" label="tag" placeholder="name=value" query=${query} set=${set} />
-      <details class="menu">
-        <summary class="button">${query.has("since") || query.has("until") ? "Time: limited" : "Time"}</summary>
-        <div class="menu-body">
-          <div class="actions">
-            ${Object.entries(QUICK).map(([name, at]) => html`<button type="button" key=${name} onClick=${() => set("since", written(at()))}>${name}</button>`)}
-          </div>
-          <${TimeField} name="since" label="created since" query=${query} set=${set} />
-          <${TimeField} name="until" label="created before" query=${query} set=${set} />
+      <${Menu} label=${query.has("since") || query.has("until") ? "Time: limited" : "Time"}>
+        <div class="actions">
+          ${Object.entries(QUICK).map(([name, at]) => html`<button type="button" key=${name} onClick=${() => set("since", written(at()))}>${name}</button>`)}
         </div>
-      </details>
+        <${TimeField} name="since" label="created since" query=${query} set=${set} />
+        <${TimeField} name="until" label="created before" query=${query} set=${set} />
+      <//>
       ${query.get("parent") &&
       html`<button type="button" class="chip" aria-pressed="true" title="Remove" onClick=${() => set("parent", null)}>
         children of …${visible(query.get("parent")?.slice(-8))} <${Icon} name="cross" />
@@ -63,16 +61,13 @@ export function Filters({ query }) {
         contains “${visible(query.get("text"))}” <${Icon} name="cross" />
       </button>`}
       ${query.size > 0 && html`<a class="button quiet" href=${to("runs")}>Clear all</a>`}
-      <details class="menu last">
-        <summary class="button">Columns</summary>
-        <div class="menu-body">
-          ${COLUMNS.map(
-            ({ name, title }) => html`<label key=${name}>
-              <input type="checkbox" checked=${chosen.value.has(name)} onChange=${() => toggle(name)} /> ${title}
-            </label>`,
-          )}
-        </div>
-      </details>
+      <${Menu} label="Columns" last>
+        ${COLUMNS.map(
+          ({ name, title }) => html`<label key=${name}>
+            <input type="checkbox" checked=${chosen.value.has(name)} onChange=${() => toggle(name)} /> ${title}
+          </label>`,
+        )}
+      <//>
     </div>
   <//>`;
 }

@@ -4,6 +4,8 @@
  * Ids contain the time at which they were drawn, so their order is that of creation.
  */
 
+import { hasEnded } from "../../../greenroom.js";
+
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
 export class Rows {
@@ -34,11 +36,6 @@ export class Rows {
   /** The record of a run in the list. @param {string} id @param {ReadonlyMap<string, RunRecord>} runs @returns {RunRecord | undefined} */
   record(id, runs) {
     return runs.get(id) ?? this.#older.get(id);
-  }
-
-  /** All ids, newest first. */
-  ids() {
-    return this.#ids.toReversed();
   }
 
   /** Read all runs. @param {ReadonlyMap<string, RunRecord>} runs */
@@ -89,9 +86,7 @@ export class Rows {
   }
 
   /** The first row whose id is lower. @param {string} id */
-  below(id) {
-    return this.#ids.length - this.#place(id);
-  }
+  below = (id) => this.#ids.length - this.#place(id);
 
   /** Add ended runs that the state does not have any more. @param {RunRecord[]} older */
   add(older) {
@@ -100,6 +95,41 @@ export class Rows {
       this.#older.set(run.id, run);
       if (!this.#known.has(run.id)) this.#insert(run.id);
     }
+  }
+
+  /** Let ended runs of the list stay when the state drops them. @param {Iterable<RunRecord>} runs */
+  keep(runs) {
+    for (const run of runs) if (hasEnded(run)) this.#older.set(run.id, run);
+  }
+
+  /** Forget all runs that the state does not have, until the next `rebuild`. */
+  forget() {
+    this.#older.clear();
+  }
+
+  /** The lowest id of which the list has a record of its own, which the state can lack; undefined if it has none. */
+  get oldestOwn() {
+    let lowest;
+    for (const id of this.#older.keys()) if (lowest === undefined || id < lowest) lowest = id;
+    return lowest;
+  }
+
+  /**
+   * Remove the runs of a range that the store has no more, unless the state has them.
+   * @param {RunRecord[]} found all that the store has of the range
+   * @param {string | undefined} before the ids of the range are lower; undefined for no limit
+   * @param {string | undefined} last the lowest id of the range; undefined for no limit
+   * @param {ReadonlyMap<string, RunRecord>} runs
+   */
+  removeDeleted(found, before, last, runs) {
+    const there = new Set(found.map(({ id }) => id));
+    const inRange = (/** @type {string} */ id) => (before === undefined || id < before) && (last === undefined || id >= last);
+    for (const id of this.#older.keys()) {
+      if (there.has(id) || !inRange(id)) continue;
+      this.#older.delete(id);
+      if (!runs.has(id)) this.#known.delete(id);
+    }
+    this.#ids = this.#ids.filter((id) => this.#known.has(id));
   }
 
   /** @param {string} id */

@@ -1,64 +1,96 @@
 /** The list of runs: live, of any length, with its filter in the address. */
 
-import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
+import { html, signal, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Moment, Nothing } from "../../parts/basic.js";
 import { listKeys } from "../../parts/listkeys.js";
+import { News, atTop } from "../../parts/news.js";
 import { Text, visible } from "../../parts/text.js";
 import { VirtualList } from "../../parts/virtual.js";
-import { go, to } from "../../state/address.js";
+import { found, go, to } from "../../state/address.js";
+import { HeldList } from "../../state/heldlist.js";
 import { useShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
 import { isDrag } from "../../state/pointer.js";
 import { onReturn } from "../../state/reading.js";
-import { client, limits, live } from "../../state/session.js";
+import { useResting } from "../../state/resting.js";
+import { client, limits, live, may } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
+import { NewRun } from "../new/new.js";
 import { Bulk } from "./bulk.js";
 import { COLUMNS, chosen } from "./columns.js";
-import { endedOptions, filterOf, matcher } from "./filter.js";
+import { endedOptions, filterOf, matcher, workOf } from "./filter.js";
 import { Filters } from "./filters.js";
+import { AllThatMatch } from "./matching.js";
+import { removeDeleted, useRetention } from "./retention.js";
 import { Rows } from "./rows.js";
 
+const NEW = to("runs", [], { new: "1" });
 const HEIGHT = 36;
-const CARD = 92; // the height of a run on a phone
-const PAGE = 500;
+const CARD = 120; // the height of a run on a phone
+export const PAGE = 500;
 const MOST_PAGES = 10; // that are read at once, if no run in them belongs to the list
+const MOST_SOUGHT = 40; // that are read at once for a person who comes back to a row
 
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
 
 /** @param {{ query: URLSearchParams }} props */
 export function Runs({ query }) {
+  return query.has("new") ? html`<${NewRun} query=${query} />` : html`<${List} query=${query} />`;
+}
+
+/** @param {{ query: URLSearchParams }} props */
+function List({ query }) {
   const filter = useMemo(() => filterOf(query), [String(query)]);
   const [rows, frame] = useMemo(() => /** @type {const} */ ([built(filter), live.frame.peek()]), [filter]);
   const changes = useSignal(0);
   const active = useSignal("");
-  const selected = useSignal(/** @type {Set<string>} */ (new Set()));
+  const selected = useMemo(() => signal(/** @type {Set<string>} */ (new Set())), [filter]); // of one filter: no other list shows it
+  const { resting, handlers } = useResting();
+  const list = useMemo(() => new HeldList(rows, (id) => rows.record(id, live.runs)), [rows]);
   const pages = useMemo(() => new Pages(filter, rows, () => (changes.value += 1)), [rows]);
   changes.value; // renders again
 
   useEffect(() => {
     if (live.frame.peek() !== frame) rows.rebuild(live.runs); // a frame came between the first rendering and now
     changes.value += 1;
-    return live.onFrame(({ reset, runs }) => {
+    return live.onFrame(({ reset, anew, runs }) => {
+      if (anew) {
+        list.release();
+        rows.forget();
+        selected.value = new Set();
+      }
       if (reset) {
         rows.rebuild(live.runs);
         pages.restart();
+        list.refresh(list.keys());
       } else {
         pages.readAgain(rows.update(runs, live.runs));
+        list.refresh(runs);
       }
       changes.value += 1;
     });
   }, [rows]);
   useEffect(() => onReturn(() => void (pages.failed && pages.more())), [pages]);
-  useShortcuts(() => keys(rows, active, selected), [rows]);
+  useEffect(() => pages.seek(/** @type {{ key: string } | null} */ (found())?.key), []);
+  useRetention(() => pages.check(), pages);
+  useShortcuts(() => keys(list, active, selected), [list]);
 
-  const record = (/** @type {string} */ id) => rows.record(id, live.runs);
+  const lists = (/** @type {string} */ id) => rows.indexOf(id) >= 0; // also while the row of a run that left is held
+  const picked = [...selected.value].filter(lists).map(list.value).filter((run) => run !== undefined);
+  list.hold(resting.value || selected.value.size > 0 || list.indexOf(active.value) >= 0);
+  const show = () => {
+    list.release();
+    active.value = "";
+    changes.value += 1;
+  };
   const columns = COLUMNS.filter(({ name }) => chosen.value.has(name));
   const grid = { gridTemplateColumns: `2.25rem ${columns.map(({ width }) => width).join(" ")}` };
-  const picked = [...selected.value].map(record).filter((run) => run !== undefined);
-  const all = rows.count > 0 && picked.length === rows.count;
+  useEffect(() => rows.keep(picked)); // a selected run does not leave the list because others have ended
+  const deselect = (/** @type {Iterable<string>} */ ids = selected.value) => (selected.value = without(selected.value, ids));
+  const all = list.count > 0 && picked.length === list.count;
   const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${grid}>
     <span role="columnheader">
-      <input type="checkbox" aria-label="Select all" checked=${all} onChange=${() => (selected.value = new Set(all ? [] : rows.ids()))} />
+      <input type="checkbox" aria-label="Select all" checked=${all} onChange=${() => (selected.value = new Set(all ? [] : list.keys()))} />
     </span>
     ${columns.map(({ name, title }) => html`<span key=${name} role="columnheader">${title}</span>`)}
   </div>`;
@@ -68,24 +100,30 @@ export function Runs({ query }) {
     <div class="title">
       <h1 id="runs-title">Runs</h1>
       <span class="faint number" aria-live="off">${rows.count.toLocaleString()}${pages.complete ? "" : "+"}</span>
+      ${pages.seeks && html`<span class="faint" role="status">Reading the rows that you left…</span>`}
+      <${News} count=${list.added} what="run" show=${() => atTop(show)} />
+      <span class="spread"></span>
+      <${AllThatMatch} filter=${filter} query=${String(query)} />
+      ${may("operator") && html`<a class="button primary" href=${NEW}>New run</a>`}
     </div>
     <${Filters} query=${query} />
-    <${Bulk} runs=${picked} clear=${() => (selected.value = new Set())} />
+    <${Bulk} runs=${picked} selected=${selected.value.size} lists=${lists} deselect=${deselect} />
     ${filter.problems.length > 0 &&
     html`<p class="error-text" role="alert">No run is listed, because the filter is unknown: <${Text} value=${filter.problems.join("; ")} />.</p>`}
     ${rows.count === 0 && rest}
     <${VirtualList}
       label="Runs"
-      count=${rows.count}
+      count=${list.count}
       height=${isPhone.value ? CARD : HEIGHT}
-      keyOf=${rows.at}
-      indexOf=${rows.indexOf}
-      active=${rows.indexOf(active.value)}
+      keyOf=${list.at}
+      indexOf=${list.indexOf}
+      active=${list.indexOf(active.value)}
       head=${head}
-      end=${pages.end}
+      handlers=${handlers}
+      end=${list.held ? list.count : pages.end}
       onEnd=${(/** @type {boolean} */ scrolled) => (scrolled || !pages.stopped) && pages.more()}
       row=${(/** @type {number} */ index) => {
-        const run = record(rows.at(index));
+        const run = list.value(list.at(index));
         return run && html`<${Row} run=${run} columns=${columns} grid=${grid} active=${active} selected=${selected} />`;
       }}
     />
@@ -116,7 +154,7 @@ function Row({ run, columns, grid, active, selected }) {
     active.value = run.id;
     if (!event.target.closest("a, input, label")) go(to("runs", [run.id]));
   };
-  const name = `run …${run.id.slice(-8)}: ${visible(run.job)}`;
+  const name = `run …${run.id.slice(-8)}: ${visible(workOf(run))}`;
   return html`<div class="cells" style=${grid} onClick=${open}>
     <span role="gridcell">
       <a class="row-link" href=${to("runs", [run.id])} aria-label=${name}></a>
@@ -128,7 +166,7 @@ function Row({ run, columns, grid, active, selected }) {
         onChange=${() => flip(selected, run.id)}
       />
     </span>
-    ${columns.map(({ name, cell }) => html`<span key=${name} role="gridcell" class=${`cell-${name}`}>${cell(run)}</span>`)}
+    ${columns.map(({ name, label, cell }) => html`<span key=${name} role="gridcell" class=${`cell-${name}`} data-label=${label}>${cell(run)}</span>`)}
   </div>`;
 }
 
@@ -139,6 +177,13 @@ function built(filter) {
   return rows;
 }
 
+/** @param {Set<string>} all @param {Iterable<string>} some */
+function without(all, some) {
+  const left = new Set(all);
+  for (const one of some) left.delete(one);
+  return left;
+}
+
 /** @param {any} selected @param {string} id */
 function flip(selected, id) {
   const next = new Set(selected.value);
@@ -146,11 +191,12 @@ function flip(selected, id) {
   selected.value = next;
 }
 
-/** @param {Rows} rows @param {any} active @param {any} selected */
-function keys(rows, active, selected) {
+/** @param {HeldList<RunRecord>} list @param {any} active @param {any} selected */
+function keys(list, active, selected) {
   return [
-    ...listKeys("run", rows, active, (id) => go(to("runs", [id]))),
-    { key: "x", what: "Select the run", run: () => rows.indexOf(active.value) >= 0 && flip(selected, active.value) },
+    ...listKeys("run", list, active, (id) => go(to("runs", [id]))),
+    ...(may("operator") ? [{ key: "n", what: "New run", run: () => void go(NEW) }] : []),
+    { key: "x", what: "Select the run", run: () => list.indexOf(active.value) >= 0 && flip(selected, active.value) },
   ];
 }
 
@@ -168,6 +214,10 @@ class Pages {
   /** The list has all runs down to this one. @type {string | undefined} */
   #before;
   #over = false;
+  /** The run that a person was at who comes back to the list. @type {string | undefined} */
+  #sought;
+  /** How many states there were: what was read for an earlier one is dropped. */
+  #states = 0;
 
   /** @param {import("./filter.js").RunFilter} filter @param {Rows} rows @param {() => void} changed */
   constructor(filter, rows, changed) {
@@ -186,9 +236,24 @@ class Pages {
     return this.complete || this.#before === undefined ? this.#rows.count : this.#rows.below(this.#before);
   }
 
+  /** Whether the list can still get the run that it seeks. */
+  get seeks() {
+    const id = this.#sought;
+    if (id === undefined || this.complete || this.#rows.indexOf(id) >= 0) return false;
+    return this.#before === undefined || this.#before > id;
+  }
+
+  /** Read until the list has this run. @param {string | undefined} id */
+  seek(id) {
+    this.#sought = id;
+    if (this.seeks) this.more();
+  }
+
   /** The state is a new one: begin with the newest page. */
   restart() {
+    this.#states += 1;
     this.#before = undefined;
+    this.reached = null;
     this.#over = this.stopped = false;
   }
 
@@ -199,24 +264,39 @@ class Pages {
     this.#over = this.stopped = false;
   }
 
-  /** Read pages until the list is longer, or there are no more. */
+  /** Read pages until the list is longer, or there are no more. @returns {Promise<void>} */
   async more() {
     if (this.busy || this.complete) return;
     this.busy = true;
     this.#changed();
+    const states = this.#states;
     const before = this.#rows.count;
     this.failed = false;
-    for (let page = 0; page < MOST_PAGES && !this.#over && !this.failed && this.#rows.count === before; page++) await this.#read();
+    for (let page = 0; page < (this.seeks ? MOST_SOUGHT : MOST_PAGES) && !this.#over && !this.failed; page++) {
+      if (this.#rows.count > before && !this.seeks) break;
+      await this.#read();
+    }
+    this.#sought = undefined;
     this.stopped = this.failed || (!this.#over && this.#rows.count === before);
     this.busy = false;
+    if (states !== this.#states) return this.more();
+    this.#changed();
+  }
+
+  /** Remove the runs that the store has no more. */
+  async check() {
+    const states = this.#states;
+    const read = (/** @type {string | undefined} */ before) => page({ ...this.#options, limit: PAGE, ...(before && { before }) });
+    await removeDeleted(this.#rows, read, () => states !== this.#states);
     this.#changed();
   }
 
   async #read() {
+    const states = this.#states;
     const before = this.#before;
     const found = await report(() => page({ ...this.#options, limit: PAGE, ...(before && { before }) }));
     this.failed = found === undefined;
-    if (!found) return;
+    if (!found || states !== this.#states) return;
     const last = found.runs.at(-1);
     this.#rows.add(found.runs.filter(({ id }) => !live.runs.has(id)));
     if (this.#before !== before) return; // meanwhile the list lost newer runs
@@ -229,9 +309,9 @@ class Pages {
 /**
  * A page of the store. The engine refuses to search through too many runs that do not match, and says how far it got.
  * @param {import("../../../greenroom.js").ListRunsOptions} options
- * @returns {Promise<{ runs: RunRecord[], over: boolean, reached?: string }>}
+ * @returns {Promise<import("./retention.js").Page>}
  */
-async function page(options) {
+export async function page(options) {
   try {
     const runs = await client().listRuns(options);
     return { runs, over: runs.length < PAGE };

@@ -12,13 +12,16 @@ import { attempt } from "../../state/toasts.js";
 /** Where a schedule is declared; empty if it can be changed and deleted here. @param {ScheduleRecord} schedule */
 export const declaredIn = ({ source }) => (source === "code" ? "declared in code" : source === "config" ? "declared in the configuration" : "");
 
-/** @param {{ schedule: ScheduleRecord }} props */
-export function Actions({ schedule }) {
+/** `again`: called after a change. @param {{ schedule: ScheduleRecord, again: () => void }} props */
+export function Actions({ schedule, again }) {
   const { name, paused } = schedule;
   if (!may("operator")) return null;
   const { schedules } = client();
-  const flip = () => attempt(() => (paused ? schedules.resume(name) : schedules.pause(name)), `the schedule is ${paused ? "resumed" : "paused"}`);
-  const trigger = () => attempt(() => schedules.trigger(name), ({ id }) => `run ${id} is submitted`);
+  const flip = async () => {
+    await attempt(() => (paused ? schedules.resume(name) : schedules.pause(name)), `the schedule is ${paused ? "resumed" : "paused"}`);
+    again();
+  };
+  const trigger = () => attempt(() => schedules.trigger(name), ({ id }) => `run …${id.slice(-8)} (${visible(schedule.job)} of ${visible(schedule.handle)}) is submitted`);
   const of = visible(name);
   return html`<div class="actions">
     <button onClick=${flip} aria-label=${`${paused ? "Resume" : "Pause"} ${of}`}>${paused ? "Resume" : "Pause"}</button>

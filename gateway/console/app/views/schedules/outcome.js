@@ -2,8 +2,8 @@
 
 import { html, useEffect, useState } from "../../../vendor/ui.js";
 import { Moment, RunLink, Status } from "../../parts/basic.js";
-import { Text } from "../../parts/text.js";
 import { client, live } from "../../state/session.js";
+import { TextWithRuns } from "../runs/name.js";
 
 /** @typedef {import("../../../greenroom.js").ScheduleRecord} ScheduleRecord */
 
@@ -13,7 +13,7 @@ export function Outcome({ schedule: { last_fired, last_run, last_error } }) {
   return html`<span>
     <${Moment} at=${last_fired} />${" "}
     ${last_run === null
-      ? html`<span class="error-text">refused <${Text} value=${last_error ?? ""} /></span>`
+      ? html`<span class="error-text">refused <${TextWithRuns} value=${last_error ?? ""} /></span>`
       : html`<${RunOf} key=${last_run} id=${last_run} />`}
   </span>`;
 }

@@ -5,18 +5,21 @@ import { FilterLink } from "../../parts/basic.js";
 import { Json } from "../../parts/json.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
-import { live, may } from "../../state/session.js";
+import { may } from "../../state/session.js";
 import { Actions, declaredIn } from "./actions.js";
 import { Form } from "./form.js";
 import { Outcome } from "./outcome.js";
+import { useSchedules } from "./reading.js";
 import { NextTimes, Rule } from "./times.js";
 
 /** @param {{ names: string[] }} props */
 export function Schedule({ names: [name] }) {
-  const schedule = live.schedules.value.find(([one]) => one === name)?.[1];
+  const { schedules, again, note } = useSchedules();
+  const schedule = schedules?.find((one) => one.name === name);
   if (!schedule) {
     return html`<section><div class="title"><h1><${Text} value=${name} /></h1></div>
-      <p class="error-text">There is no schedule with this name. <a href=${to("schedules")}>Show all schedules.</a></p></section>`;
+      ${note}
+      ${schedules && html`<p class="error-text">There is no schedule with this name. <a href=${to("schedules")}>Show all schedules.</a></p>`}</section>`;
   }
   const { job, handle, jitter, missed, source, paused, params, options } = schedule;
   return html`<section aria-labelledby="schedule-title">
@@ -24,8 +27,9 @@ export function Schedule({ names: [name] }) {
       <h1 id="schedule-title"><${Text} value=${name} /></h1>
       ${paused && html`<span class="state paused">paused</span>`}
       <span class="spread"></span>
-      <${Actions} schedule=${schedule} />
+      <${Actions} schedule=${schedule} again=${again} />
     </div>
+    ${note}
     <div class="columns">
       <section class="card" aria-labelledby="times-title">
         <h2 id="times-title">Times</h2>

@@ -4,10 +4,11 @@ import { html, useSignal } from "../../../vendor/ui.js";
 import { Nothing } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
 import { to } from "../../state/address.js";
-import { live, may } from "../../state/session.js";
+import { may } from "../../state/session.js";
 import { Actions, declaredIn } from "./actions.js";
 import { Form } from "./form.js";
 import { Outcome } from "./outcome.js";
+import { useSchedules } from "./reading.js";
 import { NextTimes, Rule } from "./times.js";
 
 const PAGE = 100;
@@ -17,7 +18,8 @@ const PAGE = 100;
 export function Schedules() {
   const text = useSignal("");
   const shown = useSignal(PAGE);
-  const all = live.schedules.value.map(([, schedule]) => schedule).sort((one, other) => one.name.localeCompare(other.name));
+  const { schedules, again, note } = useSchedules();
+  const all = [...(schedules ?? [])].sort((one, other) => one.name.localeCompare(other.name));
   const found = all.filter(({ name, job }) => `${name} ${job}`.includes(text.value));
   return html`<section aria-labelledby="schedules-title">
     <div class="title">
@@ -29,14 +31,15 @@ export function Schedules() {
       </label>
     </div>
     ${may("operator") && html`<details class="card"><summary><h2>New schedule</h2></summary><${Form} /></details>`}
-    ${found.length === 0 && html`<${Nothing}>${all.length > 0 ? "No schedule contains this text." : "There are no schedules yet."}<//>`}
-    <ul class="grid">${found.slice(0, shown.value).map((schedule) => html`<${Entry} key=${schedule.name} schedule=${schedule} />`)}</ul>
+    ${note}
+    ${schedules && found.length === 0 && html`<${Nothing}>${all.length > 0 ? "No schedule contains this text." : "There are no schedules yet."}<//>`}
+    <ul class="grid">${found.slice(0, shown.value).map((schedule) => html`<${Entry} key=${schedule.name} schedule=${schedule} again=${again} />`)}</ul>
     ${found.length > shown.value && html`<button onClick=${() => (shown.value += PAGE)}>${found.length - shown.value} more</button>`}
   </section>`;
 }
 
-/** @param {{ schedule: ScheduleRecord }} props */
-function Entry({ schedule }) {
+/** @param {{ schedule: ScheduleRecord, again: () => void }} props */
+function Entry({ schedule, again }) {
   const { name, job, paused, next } = schedule;
   return html`<li class="card">
     <p class="card-head">
@@ -50,6 +53,6 @@ function Entry({ schedule }) {
       <div><dt>next</dt><dd><${NextTimes} schedule=${{ ...schedule, next: next.slice(0, 1) }} /></dd></div>
       <div><dt>last</dt><dd><${Outcome} schedule=${schedule} /></dd></div>
     </dl>
-    <${Actions} schedule=${schedule} />
+    <${Actions} schedule=${schedule} again=${again} />
   </li>`;
 }

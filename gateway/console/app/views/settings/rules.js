@@ -1,14 +1,16 @@
 /** The lanes with their limits and rules; whoever may, changes them. */
 
 import { html, useSignal } from "../../../vendor/ui.js";
+import { Choice } from "../../parts/choice.js";
 import { confirmed } from "../../parts/dialog.js";
 import { Field } from "../../parts/field.js";
 import { Limit } from "../../parts/limit.js";
 import { Text, visible } from "../../parts/text.js";
-import { client, live, may } from "../../state/session.js";
+import { client, live, may, seesWholeLanes } from "../../state/session.js";
 import { attempt } from "../../state/toasts.js";
 
 const PAGE = 100;
+const RATE_PER = { lane: "the lane", key: "each key" };
 
 /** @typedef {import("../../../greenroom.js").LaneCounts} LaneCounts */
 /** @typedef {import("../../../greenroom.js").LaneRules} LaneRules */
@@ -64,6 +66,7 @@ function Lane({ name, lane: { limit, queued }, rules }) {
     ${open.value && may("admin") && html`<${Change} key=${JSON.stringify(rules)} name=${name} limit=${limit} rules=${rules} />`}
     ${open.value &&
     may("operator") &&
+    seesWholeLanes() &&
     queued > 0 &&
     html`<button class="danger" onClick=${() => clear(name, queued)}>Cancel ${queued.toLocaleString()} queued</button>`}
   </details>`;
@@ -104,9 +107,7 @@ function Change({ name, limit, rules }) {
       <${Field} name="limit_per_key" label="Limit per key" type="number" value=${rules.limit_per_key} />
       <${Field} name="rate" label="Rate of starts" value=${rules.rate} placeholder="100/min" />
       <${Field} name="burst" label="Burst" type="number" value=${rules.burst} />
-      <label><span>Rate for</span>
-        <select name="rate_per" value=${rules.rate_per ?? "lane"}><option value="lane">the lane</option><option value="key">each key</option></select>
-      </label>
+      <${Choice} name="rate_per" label="Rate for" value=${rules.rate_per ?? "lane"} options=${RATE_PER} />
       <${Field} name="priority" label="Priority of its runs" type="number" value=${rules.priority} placeholder="0" />
       ${problem.value && html`<p class="error-text wide" role="alert"><${Text} value=${problem.value} /></p>`}
       <div class="wide"><button class="primary">Save the rules</button></div>

@@ -30,7 +30,8 @@ export function Settings() {
 function Engine({ engine: { max_concurrent: limit, draining } }) {
   const setLimit = (/** @type {number} */ next) => client().setMaxConcurrent(next);
   const drain = async () => {
-    const body = html`<p>The engine accepts no new runs. Those that it has continue.</p>`;
+    const body = html`<p>The engine accepts no new runs. Runs that have begun continue to their end, with their child runs.</p>
+      <p>Queued runs do not start until you choose Resume.</p>`;
     if (await confirmed({ title: "Drain the engine?", body, label: "Drain" })) {
       await attempt(() => client().drain(), "the engine is draining");
     }
@@ -51,11 +52,15 @@ function Engine({ engine: { max_concurrent: limit, draining } }) {
   </section>`;
 }
 
+/** @param {number} count of executing runs */
+const slotsOf = (count) => (count === 1 ? "The slot of the one executing run is" : `The slots of all ${count.toLocaleString()} executing runs are`);
+
 async function reset() {
-  const body = html`<p>
-    Bodies that ignored their cancellation lose their slots, so that other runs start. These bodies continue to execute
-    without a slot until they end.
-  </p>`;
+  const count = live.counts.peek()?.engine.executing ?? 0;
+  const body = html`<p>${slotsOf(count)} freed in all lanes, whether their bodies are stuck or not, so queued runs start at once.</p>
+    <p>The bodies that execute now are not cancelled. They continue without a slot, so for that time more bodies can execute than the
+      limits allow. Each keeps its handle until it ends.</p>
+    <p>Queues stay as they are. Draining ends. For a single stuck run, cancel it instead.</p>`;
   if (await confirmed({ title: "Reset the lanes?", body, label: "Reset" })) {
     await attempt(() => client().resetLanes(), "the lanes are reset");
   }
