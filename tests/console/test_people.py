@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from greenroom.gateway import GatewayConfig, Role, add_token, remove_token
+from greenroom.gateway.http import console
 
 from ..clients.browser import needs_browser
 from ..clients.proxy import Proxy, proxy
 from ..flow.definitions import TIMER, flow
 from .house import House, house, pass_runs, without_failed_connections
+from .judging import SIDEWAYS
 from .test_flows import CONTENT, SHIP, write
 
 pytestmark = needs_browser
@@ -143,6 +145,20 @@ async def test_next_times_are_read_when_the_connection_is_back(home):
         await home.tab.until_text("was not carried out", ".preview")
         between.refuses = False
         await home.tab.until("document.querySelector('.preview time')")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_nothing_moves_below_the_pointer_when_the_connection_is_lost(width, home):
+    await home.engine.submit("ask", handle="alice")
+    await home.tab.resize(width, 800)
+    place = "JSON.stringify(document.querySelector('.interrupt').getBoundingClientRect())"
+    async with behind(home, "interrupts", "Publish?") as between:
+        before = await home.tab.run(place)
+        between.refuses = True
+        between.cut()
+        await home.tab.until_text("The connection is lost.", ".lost-bar")
+        assert await home.tab.run(place) == before
+        assert await home.tab.run(SIDEWAYS) == 0
 
 
 # Beside others who edit the same.
@@ -328,3 +344,68 @@ async def test_a_question_is_closed_when_the_person_changes(tmp_path: Path):
         await home.tab.until_text("cancelled", ".title")
         by = {event.by for event in await home.engine.history(ticket.id)}
         assert by & {"ada", "bob"} == {"bob"}
+
+
+# After an upgrade.
+
+NEWER = "The server has a newer console."
+
+
+def forget_version() -> None:
+    console.version.cache_clear()
+    console._page.cache_clear()
+
+
+@asynccontextmanager
+async def upgraded(home: House, path: str, text: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """A page that shows a text, and is connected again to a server with other files."""
+    async with behind(home, path, text) as between:
+        between.refuses = True
+        between.cut()
+        await home.tab.until_text("reconnecting", ".connection")
+        files = {**console._files(), "app/new.css": console.File.of(b"", "new.css")}
+        monkeypatch.setattr(console, "_files", lambda: files)
+        forget_version()
+        try:
+            between.refuses = False
+            await home.tab.until_text("live", ".connection")
+            yield
+        finally:
+            monkeypatch.undo()
+            forget_version()
+
+
+async def test_a_page_of_an_older_console_offers_to_reload(home, monkeypatch):
+    async with upgraded(home, "handles/free", "free", monkeypatch):
+        await home.tab.until_text(NEWER, "main")
+        await edit_draft(home)
+        await home.tab.click("Reload the page")
+        await home.tab.click("Back", "dialog")
+        assert await home.tab.run(DRAFT) == '{"hours": 1}'
+        await home.tab.click("Reload the page")
+        await home.tab.click("Leave, and lose the edits", "dialog")
+        await home.tab.until(f"{DRAFT} === ''")
+        assert console.version() in await home.tab.run("document.querySelector('script[src]').src")
+        assert NEWER not in await home.tab.text()
+
+
+async def test_a_part_that_only_an_older_server_had_offers_to_reload(home, monkeypatch):
+    async with upgraded(home, "runs", "There are no runs yet.", monkeypatch):
+        await home.tab.run("document.querySelector('.views a[href$=\"/flows\"]').click()")
+        await home.tab.until_text(
+            "cannot be loaded, because the server has a newer console", "main [role=alert]"
+        )
+        await home.tab.run("document.querySelector('main > button').click()")
+        await home.tab.until_text("There are no flows yet.")
+    home.tab.problems = [one for one in home.tab.problems if "404" not in one]
+
+
+async def test_a_page_of_the_same_console_does_not_offer_to_reload(home):
+    async with behind(home, "runs", "There are no runs yet.") as between:
+        between.refuses = True
+        between.cut()
+        await home.tab.until_text("reconnecting", ".connection")
+        between.refuses = False
+        await home.tab.until_text("live", ".connection")
+        await home.tab.run("fetch(location.href)")
+        assert NEWER not in await home.tab.text()

@@ -66,6 +66,19 @@ async def test_a_file_is_downloaded_by_its_link(token: bool, tmp_path: Path):
         assert found.read_text() == "content" * 9999
 
 
+async def test_a_file_that_is_gone_is_told_and_leaves_the_list(tmp_path: Path):
+    async with family_house(tmp_path) as home:
+        ticket = await home.engine.submit("write", handle="alice", params={"a.txt": "a", "b.txt": "b"})
+        await ticket.result()
+        await home.tab.open(f"{home.url}/runs/{ticket.id}")
+        await home.tab.until_text("a.txt", ".files")
+        [file] = (tmp_path / "data").rglob("a.txt")
+        file.unlink()
+        await home.tab.click("a.txt", ".files")
+        await home.tab.until_text("the file a.txt does not exist any more", ".toast.error")
+        await home.tab.until("!document.querySelector('.files').innerText.includes('a.txt')")
+
+
 @needs_axe
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_children_and_files_with_hostile_names_are_only_text_and_axe_finds_nothing_serious(

@@ -5,16 +5,18 @@ import { Connection } from "./connection.js";
 import { Login } from "./login.js";
 import { Dialogs, ask } from "./parts/dialog.js";
 import { Icon } from "./parts/icon.js";
+import { Reload } from "./parts/reload.js";
 import { Text } from "./parts/text.js";
 import { address, go, to } from "./state/address.js";
 import { moment, now } from "./state/clock.js";
+import { outdated } from "./state/files.js";
 import { focusHeading } from "./state/focus.js";
 import { shortcuts, useShortcuts } from "./state/keys.js";
 import { caller, limits, limitsInWords, live, logOut, lost, may, phase, role, trouble } from "./state/session.js";
 import { changeTheme, theme } from "./state/theme.js";
 import { useTitle } from "./state/title.js";
 import { dismiss, forgetErrors, toasts } from "./state/toasts.js";
-import { dropKept, mayLogOut } from "./state/unsaved.js";
+import { dropKept, mayLoseEdits } from "./state/unsaved.js";
 import { VIEWS } from "./views/all.js";
 import { sought } from "./views/runs/filter.js";
 
@@ -63,6 +65,7 @@ function Page() {
     </nav>
     <main id="content" tabindex="-1">
       <${LostConnection} />
+      <${NewerConsole} />
       ${view && refusal(view)
         ? html`<div class="title"><h1>${view.title}</h1></div><p><${Text} value=${refusal(view)} /></p>`
         : component
@@ -76,9 +79,14 @@ function Page() {
 
 function LostConnection() {
   if (!lost.value) return null;
-  return html`<p class="lost-bar" role="alert">
+  return html`<p class="page-bar lost-bar" role="alert">
     The connection is lost. This page shows the state of ${moment(now.value)}, and actions are refused until the connection is back.
   </p>`;
+}
+
+function NewerConsole() {
+  if (lost.value || !outdated.value) return null;
+  return html`<p class="page-bar newer-bar" role="status"><span>The server has a newer console.</span> <${Reload} /></p>`;
 }
 
 /** Why this caller may not see a view; empty if it may. @param {import("./views/all.js").View} view */
@@ -114,7 +122,7 @@ function Header() {
         <${Icon} name=${theme.value === "dark" ? "moon" : theme.value === "light" ? "sun" : "half"} />
       </button>
       <button class="quiet" onClick=${help} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)">?</button>
-      ${caller.value && html`<button class="quiet" onClick=${async () => (await mayLogOut()) && logOut()}>Log out</button>`}
+      ${caller.value && html`<button class="quiet" onClick=${async () => (await mayLoseEdits()) && logOut()}>Log out</button>`}
     </div>
   </header>`;
 }

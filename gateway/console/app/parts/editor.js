@@ -6,6 +6,7 @@
  */
 
 import { html, useEffect, useRef } from "../../vendor/ui.js";
+import { compareFiles } from "../state/files.js";
 
 /** @typedef {import("../../vendor/editor.js").Diagnostic} Diagnostic */
 /** @typedef {import("../../vendor/editor.js").EditorView} EditorView */
@@ -161,7 +162,10 @@ function whenLoaded(place, make) {
   const begin = (/** @type {Library} */ library) => {
     if (wanted && place) undo = make(library, place.attachShadow({ mode: "open" }));
   };
-  const fail = () => place && (place.textContent = "The editor cannot be loaded. Reload the page.");
+  const fail = () => {
+    if (place) place.textContent = "The editor cannot be loaded. Reload the page.";
+    compareFiles();
+  };
   import("../../vendor/editor.js").then(begin, fail);
   return () => {
     wanted = false;

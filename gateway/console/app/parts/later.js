@@ -1,7 +1,9 @@
 /** Components whose modules are loaded when they are first shown. `LATER` in `gateway/http/console.py` names them. */
 
 import { html, signal, useEffect } from "../../vendor/ui.js";
+import { compareFiles, outdated } from "../state/files.js";
 import { onReturn } from "../state/reading.js";
+import { Reload } from "./reload.js";
 
 /**
  * The component of this name in a module. `load` imports it; it appends its argument to the address, because a browser
@@ -16,7 +18,10 @@ export function later(load, name) {
   const begin = () =>
     load(failures.peek() ? `?${failures.peek()}` : "").then(
       (module) => (loaded.value = { component: module[name] }),
-      () => (failures.value += 1),
+      () => {
+        failures.value += 1;
+        compareFiles();
+      },
     );
   return function Later(/** @type {any} */ props) {
     useEffect(() => {
@@ -25,7 +30,8 @@ export function later(load, name) {
       return onReturn(() => void (failures.peek() && !loaded.peek() && begin()));
     }, []);
     if (loaded.value) return html`<${loaded.value.component} ...${props} />`;
-    return failures.value > 0 &&
-      html`<p class="error-text" role="alert">This part of the console cannot be loaded.</p><button onClick=${begin}>Load it again</button>`;
+    if (failures.value === 0) return null;
+    if (outdated.value) return html`<p class="error-text" role="alert">This part of the console cannot be loaded, because the server has a newer console.</p><${Reload} />`;
+    return html`<p class="error-text" role="alert">This part of the console cannot be loaded.</p><button onClick=${begin}>Load it again</button>`;
   };
 }

@@ -9,6 +9,7 @@ import { connect } from "../../greenroom.js";
 import { computed, signal } from "../../vendor/ui.js";
 import { HOME, SOCKET } from "./address.js";
 import { freeze, synchronize } from "./clock.js";
+import { compareFiles } from "./files.js";
 import { Live } from "./live.js";
 
 const KEY = "greenroom.token";
@@ -139,6 +140,7 @@ function report(state) {
   if (state.status === "connected") {
     role.value = current.role;
     limits.value = current.within;
+    compareFiles();
   }
   if (state.status !== "closed" || !state.error) return;
   current = null; // the token was revoked

@@ -64,8 +64,8 @@ export function mayLeave() {
   });
 }
 
-/** Whether the person may log out: if edits would be lost, only when they are given up. */
-export async function mayLogOut() {
+/** Whether the person may log out or load the page again: if edits would be lost, only when they are given up. */
+export async function mayLoseEdits() {
   if (isUnsaved() && !(await mayLeave())) return false;
   checks.clear();
   return true;

@@ -8,6 +8,7 @@ import { Status } from "../../parts/basic.js";
 import { DrawnIcon, Icon } from "../../parts/icon.js";
 import { MOST_FITTED, PanZoom } from "../../parts/panzoom.js";
 import { Text, visible } from "../../parts/text.js";
+import { compareFiles } from "../../state/files.js";
 import { label, layout, short } from "./layout.js";
 import { BEGIN, leads, outline } from "./outline.js";
 import { taken } from "./walked.js";
@@ -47,7 +48,10 @@ export function FlowGraph({ definition, walk, chosen = "", onChoose }) {
     found.value = null;
     layout(drawn).then(
       (made) => wanted && (found.value = made),
-      (error) => wanted && (problem.value = `the graph cannot be drawn: ${error.message}`),
+      (error) => {
+        if (wanted) problem.value = `the graph cannot be drawn: ${error.message}`;
+        compareFiles(); // its library can be missing
+      },
     );
     return () => void (wanted = false);
   }, [drawn]);

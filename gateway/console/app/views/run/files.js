@@ -24,7 +24,7 @@ export function Files({ id }) {
         ({ path, size, folder }) => html`<li key=${`${folder} ${path}`}>
           ${folder
             ? html`<${Text} value=${path} mono /> <span class="faint">in the data folder <${Text} value=${folder} mono /> of an executor</span>`
-            : html`<a href="#" onClick=${(/** @type {Event} */ event) => download(event, id, path)}><${Text} value=${path} mono /></a>
+            : html`<a href="#" onClick=${(/** @type {Event} */ event) => download(event, id, path).then(again)}><${Text} value=${path} mono /></a>
                 <span class="faint number">${written(size ?? 0)}</span>`}
         </li>`,
       )}
@@ -35,7 +35,11 @@ export function Files({ id }) {
 /** The link gets its address only now, because the address is valid once. @param {Event} event @param {string} id @param {string} path */
 async function download(event, id, path) {
   event.preventDefault();
-  const url = await attempt(() => client().fileUrl(id, path));
+  const url = await attempt(async () => {
+    const files = await client().listFiles(id); // the browser itself says little of a file that is gone
+    if (!files.some((file) => file.path === path && !file.folder)) throw new Error(`the file ${path} does not exist any more`);
+    return client().fileUrl(id, path);
+  });
   if (url === undefined) return;
   const link = document.createElement("a");
   link.href = url;
