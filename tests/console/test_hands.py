@@ -188,7 +188,7 @@ async def test_nothing_moves_the_lanes_while_the_pointer_is_on_them(home):
     await home.engine.set_concurrency("images", 0)
     await home.engine.submit("wait", handle="bob", lane="images")
     await home.tab.until_text("1 new problem", ".title")
-    assert await home.tab.run(TOP) == top
+    assert abs(await home.tab.run(TOP) - top) < 1
     assert (await home.tab.run(lanes))[: len(names)] == names
     await leave(home)
     await home.tab.until("document.querySelector('.interrupt') && document.querySelector('.problems')")
@@ -199,7 +199,7 @@ async def test_nothing_moves_the_lanes_while_the_pointer_is_on_them(home):
     await home.tab.until(
         "document.querySelector('.interrupt.closed') && document.querySelector('.problems .gone')"
     )
-    assert await home.tab.run(TOP) == top
+    assert abs(await home.tab.run(TOP) - top) < 1
     await leave(home)
     await home.tab.until("!document.querySelector('.interrupt') && !document.querySelector('.problems')")
     assert await ticket.wait(30)
