@@ -364,6 +364,7 @@ async def test_the_form_can_be_read_and_used_by_all(home, width, scheme):
     for query in ("new=1", "new=1&job=crawl", f"new=1&of={first.id}", "new=1&job=loose", "new=1&job=nothing"):
         await home.tab.open(f"{home.url}/runs?{query}")
         await home.tab.until("document.querySelector('main :is(form.form, .jobs)')")
+        assert await home.tab.run("document.querySelector('[name=find]')?.checkVisibility() ?? true")
         assert await serious(home.tab) == []
         assert await unnamed(home.tab) == []
         assert await home.tab.run(SIDEWAYS) == 0

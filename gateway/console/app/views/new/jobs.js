@@ -49,7 +49,7 @@ export function Choice({ jobs, of }) {
   if (jobs.length === 0) {
     return html`<${Nothing}>${limits.value ? "There is no job that your token may submit." : "The server has no jobs, and no executor is attached that has one."}<//>`;
   }
-  return html`<form class="filters" role="search" onSubmit=${open}>
+  return html`<form class="title" role="search" onSubmit=${open}>
       <label class="field"><span>job or lane</span>
         <input name="find" autocomplete="off" spellcheck=${false} value=${text.value} onInput=${(/** @type {any} */ event) => (text.value = event.currentTarget.value)} />
       </label>
