@@ -193,6 +193,8 @@ async def test_lists_forget_what_they_read_from_a_store_that_was_replaced(tmp_pa
             url = program.url.replace("ws", "http")
             await list_.open(f"{url}/runs")
             await scroll_to_the_end(list_, "1,130")
+            await list_.click("Select all")
+            await list_.until_text("1130 selected", ".bulk")
             await handle.open(f"{url}/handles/alice")
             await handle.click("Older runs")
             await handle.until("document.querySelectorAll('tbody tr').length === 30")
@@ -201,6 +203,7 @@ async def test_lists_forget_what_they_read_from_a_store_that_was_replaced(tmp_pa
             program.start()
             await program.listens()
             await list_.until_text("There are no runs yet.")
+            await list_.until("!document.querySelector('.bulk')")
             await handle.until_text("There are no runs yet.")
             await handle.until_text("Idle", ".title")
             async with connect(program.url) as client:

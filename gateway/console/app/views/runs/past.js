@@ -128,6 +128,7 @@ class Past {
     if (anew) {
       this.#rows.forget();
       this.#size = 0;
+      this.pages.value = 0;
       this.#stores += 1;
     }
     if (reset) this.#rows.rebuild(live.runs);
@@ -173,6 +174,6 @@ class Past {
       return { runs, over: runs.length < CHECKED };
     };
     await removeDeleted(this.#rows, read, () => store !== this.#stores);
-    this.pages.value += 1;
+    if (this.pages.peek() > 0) this.pages.value += 1;
   }
 }
