@@ -1,6 +1,5 @@
 /** The parameters of a flow: those that its nodes read, and those that they require. Pure. */
 
-
 /** @typedef {{ name: string, required: boolean, usual: unknown }} Parameter `usual`: the value of the definition */
 
 const READ = /\$params(?:\.([\p{L}_][\p{L}\p{N}_]*)|\["((?:[^"\\]|\\.)*)"\])/gsu;

@@ -12,6 +12,7 @@ import { HeldList } from "../../state/heldlist.js";
 import { useShortcuts } from "../../state/keys.js";
 import { isPhone } from "../../state/phone.js";
 import { isDrag } from "../../state/pointer.js";
+import { onReturn } from "../../state/reading.js";
 import { useResting } from "../../state/resting.js";
 import { limits, live } from "../../state/session.js";
 import { Names, matching } from "./names.js";
@@ -39,9 +40,10 @@ export function Handles({ query }) {
   changes.value; // renders again
   live.frame.value; // and after each change
   useEffect(() => {
-    older.take({ reset: false, runs: new Set(live.runs.keys()) }); // frames since the first rendering are not lost
+    older.take({ reset: false, anew: false, runs: new Set(live.runs.keys()) }); // frames since the first rendering are not lost
     return live.onFrame((frame) => older.take(frame));
   }, [older]);
+  useEffect(() => onReturn(() => void (older.failed && older.more())), [older]);
   shown.filter = problems.length > 0 ? null : { text, statuses };
   shown.update();
   list.hold(resting.value || list.indexOf(active.value) >= 0);

@@ -1,10 +1,11 @@
 /** The time line of a run: how long it was in each status, attempt by attempt. `phases` is pure. */
 
-import { html } from "../../../vendor/ui.js";
+import { html, useMemo, useRef, useSignal } from "../../../vendor/ui.js";
 import { Elapsed, Moment, Status } from "../../parts/basic.js";
 import { now, span } from "../../state/clock.js";
 import { LongText, visible } from "../../parts/text.js";
 import { workOf } from "../runs/filter.js";
+import { barsOf } from "./bars.js";
 
 /** @typedef {import("../../../greenroom.js").GreenroomEvent} GreenroomEvent */
 /** @typedef {import("../../../greenroom.js").RunRecord} RunRecord */
@@ -19,6 +20,8 @@ import { workOf } from "../runs/filter.js";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled", "timed_out", "rejected"]);
 const UNREAD = "not read yet";
+const ENDS = 25; // phases that are listed at first from the begin, and from the end
+const MORE = 250; // how many a click adds
 
 /**
  * Of a long history, only its begin and its end are read. Of the rest nothing is claimed: its status is `unread`. The
@@ -78,24 +81,18 @@ function changes(events) {
  * @param {{ run: RunRecord, events: readonly GreenroomEvent[], first: readonly GreenroomEvent[], called?: readonly RunRecord[] }} props
  */
 export function Timeline({ run, events, first, called = [] }) {
-  const list = phases(run, events, first);
+  const known = useRef(/** @type {Phase[]} */ ([]));
+  // The run is rendered with each frame of events, of which few change its phases.
+  const list = useMemo(() => {
+    const found = phases(run, events, first);
+    return isSame(found, known.current) ? known.current : (known.current = found);
+  }, [run, events, first]);
   const begin = list[0].from;
   const end = run.ended_at ?? now.value;
-  const whole = Math.max(end - begin, 0.001);
-  const bars = list.filter(({ status }) => !ENDED.has(status));
-  /** @param {number} from @param {number | null} to */
-  const within = (from, to) => ({ left: `${(100 * (from - begin)) / whole}%`, width: `${(100 * ((to ?? end) - from)) / whole}%` });
+  const bars = useMemo(() => html`<${Bars} list=${list} end=${end} />`, [list, end]);
+  const lines = useMemo(() => html`<${Phases} list=${list} />`, [list]);
   return html`<div class="timeline">
-    <div class="bars" aria-hidden="true">
-      ${bars.map(
-        ({ status, from, to, attempt }) => html`<span
-          key=${from}
-          class="bar ${status}"
-          title=${`${status === "unread" ? UNREAD : status}${attempt > 0 ? `, attempt ${attempt}` : ""}: ${span((to ?? end) - from)}`}
-          style=${within(from, to)}
-        ></span>`,
-      )}
-    </div>
+    ${bars}
     ${called.length > 0 &&
     html`<div class="bars called" aria-hidden="true">
       ${called.map(
@@ -103,20 +100,69 @@ export function Timeline({ run, events, first, called = [] }) {
           key=${child.id}
           class="bar ${child.status}"
           title=${visible(`child ${workOf(child)} of ${child.handle}, ${child.status}: ${span((child.ended_at ?? end) - child.created_at)}`)}
-          style=${within(child.created_at, child.ended_at)}
+          style=${within(child.created_at, child.ended_at ?? end, begin, end)}
         ></span>`,
       )}
     </div>`}
-    <ol tabindex="0" aria-label="Phases">
-      ${list.map(
-        ({ status, from, to, attempt, why }) => html`<li key=${`${from} ${status}`}>
-          <${Moment} at=${from} />
-          ${status === "unread" ? html`<span class="faint">${UNREAD}</span>` : html`<${Status} status=${status} />`}
-          <span class="faint">${ENDED.has(status) ? `after ${span(from - begin)}` : html`for <${Elapsed} from=${from} to=${to} />`}</span>
-          ${attempt > 0 && html`<span class="faint">attempt ${attempt}</span>`}
-          ${why && html`<${LongText} className="why" value=${why} />`}
-        </li>`,
-      )}
-    </ol>
+    ${lines}
   </div>`;
+}
+
+/** @param {readonly Phase[]} list @param {readonly Phase[]} other */
+function isSame(list, other) {
+  return (
+    list.length === other.length &&
+    list.every((phase, index) => {
+      const { status, from, to, attempt, why } = other[index];
+      return phase.status === status && phase.from === from && phase.to === to && phase.attempt === attempt && phase.why === why;
+    })
+  );
+}
+
+/** Where a bar is. @param {number} from @param {number} to @param {number} begin of the time line @param {number} end */
+function within(from, to, begin, end) {
+  const whole = Math.max(end - begin, 0.001);
+  return { left: `${(100 * (from - begin)) / whole}%`, width: `${(100 * (to - from)) / whole}%` };
+}
+
+/** @param {{ list: readonly Phase[], end: number }} props */
+function Bars({ list, end }) {
+  const bars = barsOf(list.filter(({ status }) => !ENDED.has(status)), end);
+  return html`<div class="bars" aria-hidden="true">
+    ${bars.map(
+      (bar, index) => html`<span
+        key=${index}
+        class="bar ${bar.times[0][0]}"
+        title=${told(bar)}
+        style=${within(bar.from, bar.to, list[0].from, end)}
+      ></span>`,
+    )}
+  </div>`;
+}
+
+/** @param {import("./bars.js").Bar} bar */
+function told({ count, attempt, times }) {
+  const [[longest, time]] = times;
+  if (count > 1) return `${count.toLocaleString()} phases: ${times.map(([status, time]) => `${status === "unread" ? UNREAD : status} ${span(time)}`).join(", ")}`;
+  return `${longest === "unread" ? UNREAD : longest}${attempt > 0 ? `, attempt ${attempt}` : ""}: ${span(time)}`;
+}
+
+/** The first and the last phases, and a button for those between them. @param {{ list: readonly Phase[] }} props */
+function Phases({ list }) {
+  const last = useSignal(ENDS);
+  const missing = list.length - ENDS - last.value;
+  const shown = missing > 1 ? [...list.slice(0, ENDS), null, ...list.slice(ENDS + missing)] : list;
+  const line = (/** @type {Phase} */ { status, from, to, attempt, why }) => html`<li key=${`${from} ${status}`}>
+    <${Moment} at=${from} />
+    ${status === "unread" ? html`<span class="faint">${UNREAD}</span>` : html`<${Status} status=${status} />`}
+    <span class="faint">${ENDED.has(status) ? `after ${span(from - list[0].from)}` : html`for <${Elapsed} from=${from} to=${to} />`}</span>
+    ${attempt > 0 && html`<span class="faint">attempt ${attempt}</span>`}
+    ${why && html`<${LongText} className="why" value=${why} />`}
+  </li>`;
+  const more = () => (last.value += MORE);
+  return html`<ol tabindex="0" aria-label="Phases">
+    ${shown.map((phase) =>
+      phase ? line(phase) : html`<li key="more"><button class="quiet" onClick=${more}>${missing.toLocaleString()} more phases</button></li>`,
+    )}
+  </ol>`;
 }
