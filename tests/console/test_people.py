@@ -138,6 +138,14 @@ async def test_a_definition_is_checked_when_the_connection_is_back(home):
         await home.tab.until("!document.querySelector('.edit > .error-text')")
 
 
+async def test_the_jobs_for_a_new_run_are_read_when_the_connection_is_back(home):
+    async with cut_off(home, "runs", "There are no runs yet.") as between:
+        await go(home, "/runs?new=1")
+        await home.tab.until_text("The jobs could not be read", "main")
+        between.refuses = False
+        await home.tab.until_text("stubborn", "main")
+
+
 async def test_next_times_are_read_when_the_connection_is_back(home):
     async with cut_off(home, "schedules", "Schedules") as between:
         await home.tab.click("New schedule")
