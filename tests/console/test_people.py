@@ -138,6 +138,14 @@ async def test_a_definition_is_checked_when_the_connection_is_back(home):
         await home.tab.until("!document.querySelector('.edit > .error-text')")
 
 
+async def test_the_jobs_for_a_new_run_are_read_when_the_connection_is_back(home):
+    async with cut_off(home, "runs", "There are no runs yet.") as between:
+        await go(home, "/runs?new=1")
+        await home.tab.until_text("The jobs could not be read", "main")
+        between.refuses = False
+        await home.tab.until_text("stubborn", "main")
+
+
 async def test_next_times_are_read_when_the_connection_is_back(home):
     async with cut_off(home, "schedules", "Schedules") as between:
         await home.tab.click("New schedule")
@@ -409,3 +417,31 @@ async def test_a_page_of_the_same_console_does_not_offer_to_reload(home):
         await home.tab.until_text("live", ".connection")
         await home.tab.run("fetch(location.href)")
         assert NEWER not in await home.tab.text()
+
+
+# Names for screen readers.
+
+NAMES = """[...document.querySelectorAll('.interrupt, .interrupt :is(button, textarea), .json > .copy')]
+    .map((one) => one.ariaLabel)"""
+
+
+async def test_the_cards_of_interrupts_and_their_controls_have_different_names(home):
+    for handle in ("alice", "bob"):
+        await home.engine.submit("ask", handle=handle)
+    await home.tab.open(f"{home.url}/interrupts")
+    await home.tab.until("document.querySelectorAll('.interrupt').length === 2")
+    names = await home.tab.run(NAMES)
+    assert len(names) == len(set(names)) == 12
+    wanted = {f"{what}: ask of alice, 1" for what in ("Open interrupt", "Approve", "Deny", "JSON", "Send")}
+    assert {*wanted, "copy the data of ask of alice, 1"} < set(names)
+
+
+async def test_the_copy_buttons_of_a_run_have_different_names(home):
+    ticket = await home.engine.submit("wait", handle="alice", params={"a": 1})
+    await home.engine.inject("alice", {"one": 1})
+    await ticket.result()
+    await home.tab.open(f"{home.url}/runs/{ticket.id}")
+    await home.tab.until("document.querySelectorAll('.json > .copy').length > 3")
+    names = await home.tab.run(NAMES)
+    assert len(names) == len(set(names))
+    assert {"copy the parameters", "copy the result", "copy the progress"} < set(names)

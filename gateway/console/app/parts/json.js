@@ -11,8 +11,11 @@ const LONG = 600;
 const BRIEF = 100;
 const SMALL = 300;
 
-/** `open`: the first level is unfolded, and the second one where it is small. @param {{ value: unknown, open?: boolean }} props */
-export function Json({ value, open = true }) {
+/**
+ * `name`: what the value is, such as `the result`; `open`: the first level is unfolded, and the second one where it is small.
+ * @param {{ value: unknown, name: string, open?: boolean }} props
+ */
+export function Json({ value, name, open = true }) {
   const [plain, setPlain] = useState("");
   const copy = () => {
     const text = writeExact(value, 2);
@@ -20,7 +23,7 @@ export function Json({ value, open = true }) {
     else setPlain(text); // over plain HTTP, except from this machine
   };
   return html`<div class="json mono">
-    <button class="quiet copy" onClick=${copy} title="Copy as JSON">copy</button>
+    <button class="quiet copy" onClick=${copy} aria-label=${`copy ${visible(name)}`} title="Copy as JSON">copy</button>
     ${plain && html`<${Selected} text=${plain} />`}
     <${Value} value=${value} depth=${open ? 1 : -1} />
   </div>`;

@@ -104,7 +104,7 @@ export function Events({ query }) {
     />
     ${chosen && chosen.type !== "gap" && html`<section class="card event-detail" aria-labelledby="event-title">
       <h2 id="event-title">Event ${chosen.seq} <button class="quiet" onClick=${() => (active.value = 0)}>Close</button></h2>
-      <${Json} key=${chosen.seq} value=${chosen} />
+      <${Json} key=${chosen.seq} value=${chosen} name=${`event ${chosen.seq}`} />
     </section>`}
   </section>`;
 }

@@ -132,5 +132,5 @@ function Graph({ definition }) {
   const node = places.find(({ path }) => path === chosen.value)?.node;
   return html`<${FlowGraph} definition=${definition} chosen=${chosen.value}
       onChoose=${(/** @type {string} */ path) => (chosen.value = chosen.value === path ? "" : path)} />
-    ${node && html`<h3>Node <${Text} value=${chosen.value} /></h3><${Json} value=${node} />`}`;
+    ${node && html`<h3>Node <${Text} value=${chosen.value} /></h3><${Json} value=${node} name=${`node ${chosen.value}`} />`}`;
 }

@@ -109,8 +109,8 @@ function Details({ run, number, event }) {
   if (!row) return html`<${Nothing}>Loading…<//>`;
   const { input, output, worker_url: url } = row;
   return html`<div class="columns">
-    <div><h3>Input</h3><${Json} value=${input} /></div>
-    <div><h3>Output</h3><${Json} value=${output} /></div>
+    <div><h3>Input</h3><${Json} value=${input} name=${`the input of node run ${number}`} /></div>
+    <div><h3>Output</h3><${Json} value=${output} name=${`the output of node run ${number}`} /></div>
   </div>
   ${url && html`<p class="faint">called at <${Text} value=${url} mono /></p>`}`;
 }

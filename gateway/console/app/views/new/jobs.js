@@ -4,6 +4,7 @@ import { html, useEffect, useMemo, useSignal } from "../../../vendor/ui.js";
 import { Nothing } from "../../parts/basic.js";
 import { Text } from "../../parts/text.js";
 import { go, to } from "../../state/address.js";
+import { onReturn } from "../../state/reading.js";
 import { client, limits, live } from "../../state/session.js";
 import { report } from "../../state/toasts.js";
 import { inBrief } from "./schema.js";
@@ -27,7 +28,11 @@ export function useJobs() {
       jobs.value = found ?? jobs.peek();
     };
     read();
-    return () => void (open = false);
+    const ignoreReturn = onReturn(() => void (failed.peek() && read()));
+    return () => {
+      open = false;
+      ignoreReturn();
+    };
   }, [brought]);
   return { jobs: jobs.value, failed: failed.value };
 }

@@ -61,6 +61,6 @@ function Event({ event }) {
     <${Moment} at=${event.at} />
     <strong>${event.type}</strong>
     <span class="faint">by <${Text} value=${event.by} /></span>
-    ${own.length > 0 && html`<${Json} value=${Object.fromEntries(own)} open=${false} />`}
+    ${own.length > 0 && html`<${Json} value=${Object.fromEntries(own)} name=${`event ${event.seq}`} open=${false} />`}
   </li>`;
 }

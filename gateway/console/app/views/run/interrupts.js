@@ -73,7 +73,8 @@ function Interrupt({ id, interrupt, linked, compact, isOpen, end }) {
   const run = live.runs.get(interrupt.run);
   const { question, choices, more, node } = formOf(data, run);
   const off = sending.value || !isOpen;
-  return html`<article ref=${card} class="interrupt card ${isOpen ? "" : "closed"} ${compact ? "compact" : ""}" aria-label=${isOpen ? "Open interrupt" : "Closed interrupt"} tabindex=${linked ? -1 : undefined} style=${isOpen ? undefined : { minHeight: `${height.current}px` }}>
+  const about = visible(`${run ? `${workOf(run)} of ${run.handle}` : `run ${interrupt.run}`}, ${node || key}`); // tells the cards apart
+  return html`<article ref=${card} class="interrupt card ${isOpen ? "" : "closed"} ${compact ? "compact" : ""}" aria-label=${`${isOpen ? "Open" : "Closed"} interrupt: ${about}`} tabindex=${linked ? -1 : undefined} style=${isOpen ? undefined : { minHeight: `${height.current}px` }}>
     <p class="interrupt-head">
       <strong>${isOpen ? `Waits for an ${node ? "approval" : "answer"}` : "Closed"}</strong>
       ${node
@@ -89,25 +90,25 @@ function Interrupt({ id, interrupt, linked, compact, isOpen, end }) {
     ${question && html`<p class="question"><${Text} value=${question} lines /></p>`}
     ${!question && compact && html`<p class="question mono"><${Text} value=${brief(data, MOST_SHOWN)} /></p>`}
     ${node || compact
-      ? html`<details><summary class="faint">${node ? "Its input and parameters" : "Its data"}</summary><${Json} value=${data} /></details>`
-      : html`<${Json} value=${data} />`}
+      ? html`<details><summary class="faint">${node ? "Its input and parameters" : "Its data"}</summary><${Json} value=${data} name=${`the data of ${about}`} /></details>`
+      : html`<${Json} value=${data} name=${`the data of ${about}`} />`}
     <div class="answering">
       ${!isOpen && html`<p class="outcome" role="status"><${Text} value=${told(end)} /></p>`}
       ${may("operator") &&
       html`<div class="actions" inert=${!isOpen}>
         ${choices.map(
-          (choice) => html`<button key=${choice} disabled=${off} onClick=${() => send({ approved: true, choice }, choice)}>${choice.trim() ? html`<${Text} value=${choice} />` : `“${choice}”, without text`}</button>`,
+          (choice) => html`<button key=${choice} disabled=${off} aria-label=${`${choice.trim() ? visible(choice) : "a choice without text"}: ${about}`} onClick=${() => send({ approved: true, choice }, choice)}>${choice.trim() ? html`<${Text} value=${choice} />` : `“${choice}”, without text`}</button>`,
         )}
         ${more > 0 && html`<p class="faint">${more} more ${more === 1 ? "choice is" : "choices are"} in the data above: send one as another answer, {"approved": true, "choice": "…"}.</p>`}
-        ${choices.length === 0 && html`<button class="primary" disabled=${off} onClick=${() => send({ approved: true }, "approved")}>Approve</button>`}
-        <button class="danger" disabled=${off} onClick=${() => send({ approved: false }, "denied")}>Deny</button>
+        ${choices.length === 0 && html`<button class="primary" disabled=${off} aria-label=${`Approve: ${about}`} onClick=${() => send({ approved: true }, "approved")}>Approve</button>`}
+        <button class="danger" disabled=${off} aria-label=${`Deny: ${about}`} onClick=${() => send({ approved: false }, "denied")}>Deny</button>
         <details class="other">
           <summary>Another answer</summary>
           <label>JSON
-            <textarea rows="3" spellcheck=${false} value=${text.value} onInput=${(/** @type {any} */ event) => (text.value = event.currentTarget.value)}></textarea>
+            <textarea rows="3" aria-label=${`JSON: ${about}`} spellcheck=${false} value=${text.value} onInput=${(/** @type {any} */ event) => (text.value = event.currentTarget.value)}></textarea>
           </label>
           ${problem.value && html`<p class="error-text" role="alert">${problem.value}</p>`}
-          <button disabled=${off || !text.value.trim()} onClick=${sendText}>Send</button>
+          <button disabled=${off || !text.value.trim()} aria-label=${`Send: ${about}`} onClick=${sendText}>Send</button>
         </details>
       </div>`}
     </div>

@@ -21,6 +21,6 @@ function Row({ event }) {
     <${Moment} at=${event.at} />
     ${isSignal ? html`<span>signal <strong><${Text} value=${event.key} /></strong></span>` : html`<span>message</span>`}
     <span class="faint">by <${Text} value=${event.by} /></span>
-    <${Json} value=${isSignal ? event.value : event.message} />
+    <${Json} value=${isSignal ? event.value : event.message} name=${`${isSignal ? "signal" : "message"} ${event.seq}`} />
   </li>`;
 }

@@ -77,8 +77,8 @@ export function Run({ names: [id] }) {
     </section>`}
     ${run.job === "flow" && html`<${Walk} run=${run} events=${events} />`}
     <div class="columns">
-      <section class="card"><h2>Parameters</h2><${Json} value=${run.params} /></section>
-      ${run.status === "succeeded" && html`<section class="card"><h2>Result</h2><${Json} value=${run.result} /></section>`}
+      <section class="card"><h2>Parameters</h2><${Json} value=${run.params} name="the parameters" /></section>
+      ${run.status === "succeeded" && html`<section class="card"><h2>Result</h2><${Json} value=${run.result} name="the result" /></section>`}
     </div>
     <${Files} key=${id} id=${id} />
     <section class="card"><h2>Log</h2><${Earlier} story=${story} /><${Log} id=${id} events=${events} /></section>
@@ -95,7 +95,7 @@ export function Run({ names: [id] }) {
 /** What a body reported besides `done` and `total`. @param {{ progress: Record<string, unknown> }} props */
 function Stats({ progress }) {
   const { done, total, ...others } = progress;
-  return Object.keys(others).length > 0 ? html`<${Json} value=${others} />` : null;
+  return Object.keys(others).length > 0 ? html`<${Json} value=${others} name="the progress" />` : null;
 }
 
 /** What is true of a body only for a while. */

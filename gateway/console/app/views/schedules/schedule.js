@@ -49,8 +49,8 @@ export function Schedule({ names: [name] }) {
           <div><dt>handle</dt><dd><${FilterLink} query=${{ handle }} value=${handle} /></dd></div>
         </dl>
         <h3>Parameters</h3>
-        <${Json} value=${params} />
-        ${Object.keys(options).length > 0 && html`<h3>Options</h3><${Json} value=${options} />`}
+        <${Json} value=${params} name="the parameters" />
+        ${Object.keys(options).length > 0 && html`<h3>Options</h3><${Json} value=${options} name="the options" />`}
       </section>
     </div>
     ${may("operator") && !declaredIn(schedule) && html`<details class="card"><summary><h2>Change</h2></summary><${Form} key=${schedule.id} schedule=${schedule} /></details>`}
