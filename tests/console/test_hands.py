@@ -420,6 +420,7 @@ async def test_messages_name_the_action_and_go_when_it_succeeds_or_another_view_
     await home.tab.click("Start", ".draft")
     await home.tab.until_text("Start: ", ".toast.error")
     await home.tab.until_text("no such job", ".draft [role=alert]")
+    await trio.sleep(2.1)  # an error that has just appeared outlasts a change of the view
     await home.tab.click("Runs", ".views")
     await home.tab.until_text("Runs", "h1")
     await home.tab.until(f"{ERRORS} === 0")

@@ -9,6 +9,7 @@ import { connection, lost } from "./session.js";
 export const NOT_CONNECTED = "The connection is lost: nothing was sent. Try again when it is back.";
 const UNANSWERED = "The connection was lost before the reply: it is unknown whether the action was carried out. The reply follows when the connection is back.";
 const SHOWN_FOR = 6_000;
+const SEEN_AFTER = 2_000; // until then, an error outlasts a change of the view
 const MOST = 5;
 
 /**
@@ -17,6 +18,7 @@ const MOST = 5;
  * @property {string} text
  * @property {"done" | "error"} kind
  * @property {string} action the button that was clicked, as it names itself; empty if there was none
+ * @property {number} at when it appeared, as `performance.now()`
  * @property {boolean} stays whether only the person dismisses it: the effect of the action is unknown
  */
 
@@ -28,13 +30,19 @@ let number = 0;
 /** @param {string} text @param {"done" | "error"} [kind] @param {{ action?: string, stays?: boolean }} [about] */
 export function toast(text, kind = "done", { action = "", stays = false } = {}) {
   const id = ++number;
-  toasts.value = [...toasts.value, { id, text, kind, action, stays }].slice(-MOST);
+  toasts.value = [...toasts.value, { id, text, kind, action, at: performance.now(), stays }].slice(-MOST);
   if (kind === "done") setTimeout(() => dismiss(id), SHOWN_FOR);
 }
 
-/** Remove errors that are over: those of an action that has succeeded now, or, without an action, all. @param {string} [action] */
+/**
+ * Remove errors that are over: those of an action that has succeeded now, or, without an action, all that a person can
+ * have seen.
+ * @param {string} [action]
+ */
 export function forgetErrors(action) {
-  toasts.value = toasts.value.filter((one) => one.kind === "done" || one.stays || (action !== undefined && one.action !== action));
+  const seen = performance.now() - SEEN_AFTER;
+  const isOver = (/** @type {Toast} */ one) => (action === undefined ? one.at < seen : one.action === action);
+  toasts.value = toasts.value.filter((one) => one.kind === "done" || one.stays || !isOver(one));
 }
 
 /** What an error says to a person, who does not know the names of commands. @param {unknown} error */

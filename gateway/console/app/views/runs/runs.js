@@ -87,7 +87,8 @@ function List({ query }) {
   const grid = { gridTemplateColumns: `2.25rem ${columns.map(({ width }) => width).join(" ")}` };
   useEffect(() => rows.keep(picked)); // a selected run does not leave the list because others have ended
   const deselect = (/** @type {Iterable<string>} */ ids = selected.value) => (selected.value = without(selected.value, ids));
-  const all = list.count > 0 && picked.length === list.count;
+  const reachable = list.held ? list.keys().filter(lists).length : list.count;
+  const all = reachable > 0 && picked.length === reachable;
   const head = html`<div class="list-head row" role="row" aria-rowindex="1" style=${grid}>
     <span role="columnheader">
       <input type="checkbox" aria-label="Select all" checked=${all} onChange=${() => (selected.value = new Set(all ? [] : list.keys()))} />
