@@ -3,13 +3,15 @@
 They need no token, since they are the same everywhere; what the page shows comes from the API, which asks
 for one. All files are served below a path that contains a hash of all of them, so browsers can keep them for
 ever, and a page never mixes files of two versions. Links are relative, so that the console also works behind
-a proxy that adds a prefix. Everything is read and compressed once, and kept in memory.
+a proxy that adds a prefix. Everything is read and compressed once, and kept in memory; the modules without
+the comments in front of their parts, which are a tenth of what a browser would load.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from collections.abc import Iterator
 from email.utils import formatdate
 from functools import cache
@@ -41,6 +43,8 @@ _PAGE = "app/index.html"
 _LOST = "app/lost.html"
 LATER = ("app/views/flows/", "app/parts/editor.js", "app/parts/panzoom.js")
 """The modules that are loaded when they are first needed, by the beginnings of their names."""
+_VENDOR = "vendor/"
+_COMMENT = re.compile(rb"^[ \t]*/\*\*(?:(?!\*/).)*\*/[ \t]*$", re.MULTILINE | re.DOTALL)
 _USED_BY_ALL = ("vendor/ui.js", "greenroom.js")
 _DEEPEST = 3
 """The parts of the longest address of a view."""
@@ -170,7 +174,15 @@ def version() -> str:
 @cache
 def _files() -> dict[str, File]:
     folder = files("greenroom.gateway").joinpath("console")
-    return {name: File.of(found.read_bytes(), name) for name, found in _found(folder, "")}
+    return {name: File.of(_served(found.read_bytes(), name), name) for name, found in _found(folder, "")}
+
+
+def _served(content: bytes, name: str) -> bytes:
+    """The content that browsers get: that of a module without comments on lines of their own. The other lines
+    keep their numbers."""
+    if not name.endswith(".js") or name.startswith(_VENDOR):
+        return content
+    return _COMMENT.sub(lambda comment: b"\n" * comment[0].count(b"\n"), content)
 
 
 def _found(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:

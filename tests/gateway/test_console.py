@@ -221,6 +221,19 @@ def test_everything_that_the_console_loads_is_small():
     assert sum(first.values()) < LARGEST / 2  # the rest is loaded by the views that need it
 
 
+def test_modules_are_served_without_comments_and_with_all_their_code():
+    served = console._files()
+    shorter = 0
+    for name, file in served.items():
+        lines = CONSOLE.joinpath(name).read_bytes().split(b"\n")
+        kept = file.body.split(b"\n")
+        assert len(kept) == len(lines), f"{name}: the numbers of its lines differ"
+        lost = [line.strip() for line, same in zip(lines, kept, strict=True) if line != same]
+        assert all(line.startswith((b"/**", b"*")) for line in lost), name
+        shorter += bool(lost)
+    assert shorter > 100
+
+
 def test_the_version_is_a_hash_of_names_and_contents(monkeypatch):
     before = console.version()
     changed = {**console._files(), "app/more.js": console.File.of(b"", "more.js")}
