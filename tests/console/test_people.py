@@ -17,7 +17,7 @@ from ..clients.browser import needs_browser
 from ..clients.proxy import Proxy, proxy
 from ..flow.definitions import TIMER, flow
 from .house import House, house, pass_runs, without_failed_connections
-from .judging import SIDEWAYS
+from .judging import SIDEWAYS, needs_axe, serious
 from .test_flows import CONTENT, SHIP, write
 
 pytestmark = needs_browser
@@ -395,6 +395,16 @@ async def test_a_page_of_an_older_console_offers_to_reload(home, monkeypatch):
         await home.tab.until(f"{DRAFT} === ''")
         assert console.version() in await home.tab.run("document.querySelector('script[src]').src")
         assert NEWER not in await home.tab.text()
+
+
+@needs_axe
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+async def test_axe_finds_nothing_serious_in_the_bars(width, scheme, home, monkeypatch):
+    await home.tab.resize(width, 800, scheme)
+    async with upgraded(home, "handles/free", "free", monkeypatch):
+        await home.tab.until_text(NEWER, "main")
+        assert await serious(home.tab) == []
+        assert await home.tab.run(SIDEWAYS) == 0
 
 
 async def test_a_part_that_only_an_older_server_had_offers_to_reload(home, monkeypatch):
