@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import ctypes
 import json
 import os
 import signal
@@ -25,6 +26,7 @@ from ..clients.browser import BROWSER
 
 PATIENCE = 30.0
 _PAUSE = 0.02
+_PR_SET_PDEATHSIG = 1
 _OPTIONS = (
     "--headless=new",
     "--no-sandbox",  # the sandbox does not work for root, and the only pages are ours
@@ -217,6 +219,11 @@ class Browser:
         await self._socket.aclose()
 
 
+def _end_with_parent() -> None:
+    """Let the kernel end this process with the one that started it, also if that one is killed."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class _Process:
     """The browser that the tests of this process share, because a start costs seconds of the processor."""
 
@@ -232,6 +239,7 @@ class _Process:
                 stderr=log,
                 env={**os.environ, "HOME": str(folder)},
                 start_new_session=True,
+                preexec_fn=_end_with_parent,
             )
         atexit.register(self.stop)
 

@@ -50,7 +50,7 @@ TOPS = """[...document.querySelectorAll("tbody tr:first-child td")].map((cell) =
 })"""
 PHASES = """[...document.querySelectorAll('.timeline li')]
     .map((one) => one.innerText)
-    .map((text) => ["queued", "running", "not read yet", "cancelling"].find((status) => text.includes(status)))
+    .map((text) => text.match(/queued|running|not read yet|cancelling/)?.[0])
     .filter((status) => status)
     .join(", ")"""
 
