@@ -147,6 +147,7 @@ def test_the_order_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch
     assert_same_reports("order", figures)
 
 
+@pytest.mark.long("GREENROOM_BENCHMARKS")
 def test_the_cluster_benchmark_reports_the_same_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch):
     figures = figures_in_small(cluster, CLUSTER, monkeypatch)
     assert_same_reports("cluster", figures)

@@ -25,7 +25,7 @@ from trio_websocket import ConnectionClosed, WebSocketConnection, open_websocket
 from ..clients.browser import BROWSER
 
 PATIENCE = 30.0
-_PAUSE = 0.02
+_PAUSE = 0.04
 _PR_SET_PDEATHSIG = 1
 _OPTIONS = (
     "--headless=new",
@@ -164,11 +164,13 @@ class Tab:
 class Browser:
     """A running browser."""
 
-    def __init__(self, socket: WebSocketConnection) -> None:
+    def __init__(self, socket: WebSocketConnection, process: _Process) -> None:
         self._socket = socket
+        self._process = process
         self._calls: dict[int, trio.MemorySendChannel[Any]] = {}
         self._tabs: dict[str, Tab] = {}
         self._contexts: list[str] = []
+        self._first: tuple[str, Tab] | None = None
 
     async def receive(self) -> None:
         """Pass on what the browser sends."""
@@ -200,20 +202,39 @@ class Browser:
     _number = 0
 
     async def tab(self) -> Tab:
-        """A new page, with storage of its own."""
-        context = (await self.call("Target.createBrowserContext", {}))["browserContextId"]
-        self._contexts.append(context)
+        """A new page, with storage of its own. The first one shares the cache of the tests before."""
+        if self._first is None:
+            context = self._process.context = self._process.context or await self._window()
+        else:
+            context = (await self.call("Target.createBrowserContext", {}))["browserContextId"]
+            self._contexts.append(context)
         made = await self.call("Target.createTarget", {"url": "about:blank", "browserContextId": context})
         attach = {"targetId": made["targetId"], "flatten": True}
         session = (await self.call("Target.attachToTarget", attach))["sessionId"]
         tab = self._tabs[session] = Tab(self, session, context)
+        if self._first is None:
+            self._first = (made["targetId"], tab)
         for domain in ("Page", "Runtime", "Log", "Audits"):
             await tab.call(f"{domain}.enable")
         await tab.resize(1280, 800)
         return tab
 
+    async def _window(self) -> str:
+        """Open the window of the first pages. It stays open, since a window costs more than a page."""
+        context: str = (await self.call("Target.createBrowserContext", {}))["browserContextId"]
+        await self.call("Target.createTarget", {"url": "about:blank", "browserContextId": context})
+        return context
+
     async def close(self) -> None:
-        """Close the pages."""
+        """Close the pages, and forget what they stored."""
+        if self._first is not None:
+            target, tab = self._first
+            origin = (await tab.call("Runtime.evaluate", expression="location.origin"))["result"]["value"]
+            if origin.startswith("http"):
+                await tab.call(
+                    "Storage.clearDataForOrigin", origin=origin, storageTypes="local_storage,cookies"
+                )
+            await self.call("Target.closeTarget", {"targetId": target})
         for context in self._contexts:
             await self.call("Target.disposeBrowserContext", {"browserContextId": context})
         await self._socket.aclose()
@@ -231,6 +252,8 @@ class _Process:
         self._folder = TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
         folder = Path(self._folder.name)
         self.profile = folder / "profile"
+        self.context: str | None = None
+        """The context of the first page of each test: a cache of the console's files that the tests share."""
         assert BROWSER is not None, "the tests are skipped without one"
         with (folder / "browser.log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -268,7 +291,7 @@ async def open_browser() -> AsyncIterator[Browser]:
         open_websocket_url(address, max_message_size=1 << 28) as socket,
         trio.open_nursery() as nursery,
     ):
-        browser = Browser(socket)
+        browser = Browser(socket, _shared)
         nursery.start_soon(browser.receive)
         try:
             yield browser

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +79,20 @@ class House:
         return str(await self.tab.run("location.pathname + location.search"))
 
 
+@cache
+def _port() -> int:
+    """A free port that all tests of this process use, so that the browser has the files in its cache."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
 @asynccontextmanager
 async def visited(engine: Engine, **config: Any) -> AsyncIterator[House]:
     """An engine with its gateway and a tab, in which no problem may remain."""
-    async with open_gateway(engine, GatewayConfig(port=0, **config)) as gateway, open_browser() as browser:
+    settings = GatewayConfig(port=_port(), **config)
+    async with open_gateway(engine, settings) as gateway, open_browser() as browser:
         home = House(engine, gateway, browser, await browser.tab())
         yield home
         assert home.tab.problems == []

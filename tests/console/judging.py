@@ -14,6 +14,10 @@ AXE = ROOT / ".venv" / "node_modules" / "axe-core" / "axe.min.js"
 """The package `axe-core`, which `python3 -m tests` fetches."""
 needs_axe = pytest.mark.skipif(not AXE.exists(), reason="there is no axe-core")
 
+long = pytest.mark.long("GREENROOM_CONSOLE")
+SCHEMES = ["light", pytest.param("dark", marks=long)]
+"""The color schemes; without `GREENROOM_CONSOLE=long`, only some views are judged in the dark one."""
+
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 """By how much the page is wider than its window."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from ..clients.browser import needs_browser
 from .house import HOSTILE, PRINTABLE
-from .judging import SIDEWAYS, needs_axe, serious, unnamed
+from .judging import SCHEMES, SIDEWAYS, needs_axe, serious, unnamed
 
 pytestmark = needs_browser
 
@@ -103,7 +103,7 @@ async def test_the_overview_shows_the_three_newest_interrupts_before_charts(home
 
 
 @needs_axe
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 async def test_axe_finds_nothing_serious(scheme, home):
     asks = await home.engine.submit("ask", handle="alice", params={"a": [1]}, tags={"user": "u1"})
     fails = await home.engine.submit("fail", handle="bob", params="no")

@@ -16,7 +16,7 @@ from greenroom.gateway import Role, add_token
 from ..clients.browser import needs_browser
 from ..flow.definitions import TIMER, flow
 from .house import HOSTILE, PRINTABLE, House, house, log_in
-from .judging import SIDEWAYS, needs_axe, serious, unnamed
+from .judging import SCHEMES, SIDEWAYS, needs_axe, serious, unnamed
 
 pytestmark = needs_browser
 
@@ -496,7 +496,7 @@ async def test_a_phone_shows_every_view_without_scrolling_sideways(home):
 
 
 @needs_axe
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 async def test_axe_finds_nothing_serious(scheme, home):
     await home.tab.resize(1280, 800, scheme)
     async for view in visit(home):

@@ -11,7 +11,7 @@ from greenroom.gateway import Role, add_token
 
 from ..clients.browser import needs_browser
 from .house import HOSTILE, PRINTABLE, House, house, log_in, pass_runs
-from .judging import SIDEWAYS, needs_axe, serious
+from .judging import SCHEMES, SIDEWAYS, needs_axe, serious
 
 pytestmark = needs_browser
 
@@ -253,7 +253,7 @@ async def test_a_phone_shows_every_view_without_scrolling_sideways(view, home):
 
 
 @needs_axe
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 async def test_axe_finds_nothing_serious(scheme, home):
     await home.engine.submit("ask", handle="alice", params={"a": [1]})
     await home.engine.submit("wait", handle="alice", on_conflict="queue")

@@ -17,7 +17,7 @@ from ..clients.browser import needs_browser
 from ..clients.javascript import needs_node, run_node
 from ..flow.definitions import flow
 from .house import House, log_in, visited
-from .judging import SIDEWAYS, needs_axe, serious
+from .judging import SCHEMES, SIDEWAYS, needs_axe, serious
 from .test_modules import load
 
 jobs = Jobs()
@@ -374,7 +374,7 @@ async def test_a_phone_shows_compared_versions_below_each_other(home):
 
 @needs_axe
 @needs_browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 async def test_axe_finds_nothing_serious_on_a_phone(scheme, home):
     await home.engine.submit("ask", handle="alice", params={"question": "Sure?", "pages": 120})
     await home.engine.submit("wait", handle="bob", lane="images")

@@ -12,6 +12,7 @@ from greenroom import Jobs, Run, open_engine
 from ..clients.browser import needs_browser
 from .chromium import Tab
 from .house import House, visited
+from .judging import long
 
 pytestmark = needs_browser
 
@@ -58,6 +59,7 @@ async def test_folded_events_are_not_rendered(home):
     await home.tab.until(f"{EVENTS} === 0")
 
 
+@long
 async def test_6000_lines_pass_the_page_of_a_run_in_bounded_memory(home):
     ticket = await home.engine.submit("talk", handle="alice")
     await home.tab.call("Performance.enable")

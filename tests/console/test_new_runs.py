@@ -16,7 +16,7 @@ from greenroom.gateway import Role, add_token
 from ..clients.browser import needs_browser
 from ..support import until
 from .house import House, log_in, visited
-from .judging import SIDEWAYS, needs_axe, serious, unnamed
+from .judging import SIDEWAYS, long, needs_axe, serious, unnamed
 
 pytestmark = needs_browser
 
@@ -352,7 +352,13 @@ async def test_a_limited_token_gets_its_jobs_and_a_viewer_gets_none(tmp_path):
 
 @needs_axe
 @pytest.mark.parametrize(
-    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")]
+    ("width", "scheme"),
+    [
+        pytest.param(1280, "light", marks=long),
+        (1280, "dark"),
+        (360, "light"),
+        pytest.param(360, "dark", marks=long),
+    ],
 )
 async def test_the_form_can_be_read_and_used_by_all(home, width, scheme):
     first = await home.engine.submit(

@@ -153,5 +153,5 @@ async def test_a_revoked_token_ends_the_session(tmp_path: Path):
         await log_in(home, token, "")
         await home.tab.until_text("viewer", "header")
         file.write_text("", encoding="utf-8")
-        home.gateway.reconfigure(GatewayConfig(port=0, token_file=str(file)))
+        home.gateway.reconfigure(GatewayConfig(port=home.gateway.port, token_file=str(file)))
         await home.tab.until("document.querySelector('#token')")

@@ -15,7 +15,7 @@ from greenroom.gateway import Role, add_token
 from ..clients.browser import needs_browser
 from ..cluster.world import until
 from .house import PRINTABLE, House, visited
-from .judging import needs_axe, serious
+from .judging import SCHEMES, needs_axe, serious
 
 pytestmark = needs_browser
 
@@ -80,7 +80,7 @@ async def test_a_file_that_is_gone_is_told_and_leaves_the_list(tmp_path: Path):
 
 
 @needs_axe
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 async def test_children_and_files_with_hostile_names_are_only_text_and_axe_finds_nothing_serious(
     scheme: str, tmp_path: Path
 ):

@@ -25,7 +25,7 @@ from ..clients.test_executor_in_javascript import executing, serving
 from ..gateway.clustered import cluster
 from .chromium import PATIENCE, Tab, open_browser
 from .house import HOSTILE, PRINTABLE, House, house, log_in, make_jobs
-from .judging import needs_axe, serious
+from .judging import SCHEMES, needs_axe, serious
 
 pytestmark = needs_browser
 
@@ -547,7 +547,7 @@ async def test_a_phone_shows_every_view_and_hostile_text_is_only_text(view, home
 
 
 @needs_axe
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 async def test_axe_finds_nothing_serious(scheme, home):
     await fill(home)
     await home.tab.resize(1280, 800, scheme)

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.skipif(not has_tools(), reason="needs git, and Python f
 TUTORIAL = "docs/tutorial/first-engine.md"
 
 
+@pytest.mark.long("GREENROOM_FRESH")  # the README's programs are executed in the same way
 def test_the_first_tutorial_works_after_pip_install(newcomer: Newcomer) -> None:
     newcomer.install()
     program, *_, connecting = blocks(TUTORIAL, "python")

@@ -5,7 +5,7 @@
 
 import { signal } from "../../vendor/ui.js";
 import { now } from "./clock.js";
-import { client, connection } from "./session.js";
+import { client, connection, phase } from "./session.js";
 
 /** @typedef {{ message: string, at: number, seq: number }} Outage `seq`: the last event before it was noted */
 
@@ -14,7 +14,7 @@ const noted = signal(null);
 
 /** Note the error of a command or of a reading. @param {{ code?: string, message: string }} error */
 export function noteOutage({ code, message }) {
-  if (code !== "unavailable" || connection.peek()?.status !== "connected") return;
+  if (code !== "unavailable" || connection.peek()?.status !== "connected" || phase.peek() !== "open") return;
   noted.value = { message, at: now.peek(), seq: client().state?.seq ?? 0 };
 }
 
