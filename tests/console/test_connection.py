@@ -187,6 +187,8 @@ async def test_the_events_show_where_the_engine_began_anew(tmp_path: Path):
             tab = await browser.tab()
             await program.listens()
             await tab.open(f"{program.url.replace('ws', 'http')}/events")
+            await tab.until_text("live", ".connection")
+            await tab.run("new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 100)))")
             async with connect(program.url) as client:
                 await (await client.submit("count", handle="alice", params={"to": 1})).result()
             await tab.until_text("succeeded", ".virtual-rows")

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,11 @@ _others: set[int] = set()
 
 def processes() -> set[int]:
     """The child processes of the test, including those that have ended and were not waited for."""
-    lists = [(task / "children").read_text() for task in Path("/proc/self/task").iterdir()]
-    return {int(pid) for text in lists for pid in text.split()} - _others
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            found.update(map(int, (task / "children").read_text().split()))
+    return found - _others
 
 
 @pytest.fixture(autouse=True)
